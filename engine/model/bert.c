@@ -1,23 +1,50 @@
-/* Encoders for embeddings and ranking: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix
- * up and one down, shared by BGE, E5, GTE, MiniLM, RoBERTa and XLM-RoBERTa; and nomic-bert [Nussbaum 2024, "Nomic
- * Embed"] with RoPE and a gated block. Norms follow the residual sums (post-norm), every row sees its whole text, and
- * there are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
-#include "engine/model/blocks.h"
-#include "engine/hf/hf.h"
+/* BERT [Devlin 2018], an encoder for embeddings and ranking with learned positions and GELU without a gate: BGE, E5,
+ * GTE, MiniLM, RoBERTa and XLM-RoBERTa; and the layers of encoders that follow it (bert.h). Keys and tensors: llama.cpp
+ * b11434, src/models/bert.cpp. */
+#include "engine/model/bert.h"
+#include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_order.h"
 #include "engine/tensor/row_shifted.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Adds LayerNorm of the stream, in place. */
-static enum err add_norm(struct blocks *b, const char *weight, const char *bias)
+/* Adds a vector of the file, if it is there, to a bias, which can be PLAN_NONE. */
+static enum err add_to_bias(struct blocks *b, const char *name, plan_weight_id *bias)
 {
-    struct plan_step s = plan_step_of(PLAN_NORM, b->x, b->x);
+    plan_weight_id id;
+    TRY(blocks_bind_optional(b, name, 1, b->h.n_embd, &id));
+    if (id == PLAN_NONE || *bias == PLAN_NONE) {
+        *bias = id != PLAN_NONE ? id : *bias;
+        return ERR_OK;
+    }
+    uint32_t n = b->h.n_embd;
+    float *sum = arena_alloc(&b->plan->arena, n * sizeof *sum), *more = arena_alloc(&b->plan->arena, n * sizeof *more);
+    TRY_MEM(sum != NULL && more != NULL);
+    TRY(blocks_read_vector(b, *bias, sum));
+    TRY(blocks_read_vector(b, id, more));
+    for (uint32_t i = 0; i < n; i++) {
+        sum[i] += more[i];
+    }
+    return plan_set_source(b->plan, *bias, row_mapped_new(&b->plan->arena, DTYPE_F32, sum, 1, n));
+}
+
+/* Adds dst = LayerNorm of the stream. more: OPTIONAL, a vector added to its bias. */
+static enum err add_norm_to(struct blocks *b, plan_buf_id dst, const char *weight, const char *bias, const char *more)
+{
+    struct plan_step s = plan_step_of(PLAN_NORM, b->x, dst);
     s.norm.centers = true;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, weight, 1, b->h.n_embd, &s.w[0]));
     TRY(blocks_bind_optional(b, bias, 1, b->h.n_embd, &s.bias[0]));
+    TRY(more != NULL ? add_to_bias(b, more, &s.bias[0]) : ERR_OK);
     return plan_add_step(b->plan, &s);
+}
+
+/* Adds LayerNorm of the stream, in place. */
+static enum err add_norm(struct blocks *b, const char *weight, const char *bias)
+{
+    return add_norm_to(b, b->x, weight, bias, NULL);
 }
 
 /* The second text of a pair uses another row of the segments' table than the first, which matters to a reranker: token
@@ -58,74 +85,124 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
     return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias");
 }
 
-/* Adds Q K V, attention over the whole text, output + residual, norm. */
-static enum err add_attention(struct blocks *b)
+/* Adds Q K V, attention over the whole text, output + residual, norm; in layers with attn_norm_2 the layer's input is
+ * added again, and normed. What a block of experts reads is in b->norm, and the bias that they share in the stream. */
+static enum err add_attention(struct blocks *b, const struct bert_kind *kind)
 {
+    static const char weight[] = "blk.%d.attn_output_norm.weight", bias[] = "blk.%d.attn_output_norm.bias";
     struct plan_step qkv = plan_step_of(PLAN_QKV, b->x, b->q);
     qkv.heads.rope = b->rope;
     TRY(blocks_bind_qkv(b, 0, 3, &qkv));
-    TRY(plan_add_step(b->plan, &qkv));
+    TRY(blocks_add_heads(b, &qkv));
     TRY(blocks_attend(b));
+    if (kind->adds_twice) {
+        struct plan_step keep = plan_step_of(PLAN_SUM, b->x, b->norm);
+        TRY(plan_add_step(b->plan, &keep));
+    }
     TRY(blocks_add_output(b, "blk.%d.attn_output", b->att, NULL));
-    return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias");
+    if (b->style.ffn[b->plan->layer] == BLOCKS_EXPERTS) {
+        TRY(add_norm_to(b, b->norm, weight, bias, NULL));
+        return add_norm_to(b, b->x, weight, bias, "blk.%d.ffn_exps.bias");
+    }
+    TRY(add_norm(b, weight, bias));
+    if (kind->adds_twice) {
+        struct plan_step again = plan_step_of(PLAN_SUM, b->norm, b->x);
+        again.adds = true;
+        TRY(plan_add_step(b->plan, &again));
+        TRY(add_norm(b, "blk.%d.attn_norm_2.weight", "blk.%d.attn_norm_2.bias"));
+    }
+    return ERR_OK;
 }
 
-/* Adds up (gated or not), down + residual, norm. */
-static enum err add_feed_forward(struct blocks *b, bool is_gated)
+/* Adds up (gated or not), down + residual, or experts + residual; norm. */
+static enum err add_feed_forward(struct blocks *b)
 {
-    uint32_t f = b->h.n_ff;
-    struct plan_step up = plan_step_of(PLAN_GLU, b->x, b->ff);
-    up.act = is_gated ? PLAN_SILU : PLAN_GELU;
-    if (is_gated) {
-        TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", f, b->h.n_embd, &up.w[0]));
+    if (b->style.ffn[b->plan->layer] == BLOCKS_EXPERTS) {
+        TRY(blocks_add_experts(b));
+    } else {
+        TRY(blocks_add_up(b, b->x));
+        TRY(blocks_add_output(b, "blk.%d.ffn_down", b->ff, NULL));
     }
-    TRY(blocks_bind_part(b, "blk.%d.ffn_up", (struct blocks_part){0, f, f}, &up, is_gated));
-    TRY(plan_add_step(b->plan, &up));
-    TRY(blocks_add_output(b, "blk.%d.ffn_down", b->ff, NULL));
     return add_norm(b, "blk.%d.layer_output_norm.weight", "blk.%d.layer_output_norm.bias");
 }
 
-static enum err add_bufs(struct blocks *b)
+static enum err add_bufs(struct blocks *b, const struct bert_kind *kind)
 {
+    bool has_experts = b->plan->moe.n_experts != 0;
     uint32_t width = b->h.n_heads * b->h.head_dim;
     TRY(plan_add_buf(b->plan, "x", b->h.n_embd, &b->x));
     TRY(plan_add_buf(b->plan, "q", width, &b->q));
     TRY(plan_add_buf(b->plan, "att", width, &b->att));
+    TRY(has_experts || kind->adds_twice ? plan_add_buf(b->plan, "norm", b->h.n_embd, &b->norm) : ERR_OK);
+    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
+        TRY(plan_add_buf(b->plan, "k", b->h.n_kv_heads * b->h.head_dim, &b->k));
+        TRY(plan_add_buf(b->plan, "v", b->h.n_kv_heads * b->h.head_dim, &b->v));
+    }
+    TRY(has_experts ? blocks_add_expert_bufs(b) : ERR_OK);
     return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff);
 }
 
-/* has_positions: learned positions, else RoPE. */
-static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gated)
+/* Adds the slopes of ALiBi [Press 2021]: powers of 2^(-8/n), n the largest power of two that is no more than the heads;
+ * further heads have every second power of 2^(-4/n). */
+static enum err add_slopes(struct blocks *b)
+{
+    uint32_t n_heads = b->h.n_heads, n = 1;
+    float *slopes = arena_alloc(&b->plan->arena, n_heads * sizeof *slopes);
+    TRY_MEM(slopes != NULL);
+    while (2 * n <= n_heads) {
+        n *= 2;
+    }
+    for (uint32_t i = 0; i < n_heads; i++) {
+        slopes[i] = (float)(i < n ? exp2(-8.0 * (i + 1) / n) : exp2(-4.0 * (2 * (i - n) + 1) / n));
+    }
+    b->style.has_alibi = true;
+    return plan_add_weight(b->plan, "alibi_slopes", row_mapped_new(&b->plan->arena, DTYPE_F32, slopes, 1, n_heads),
+                           &b->slopes);
+}
+
+enum err bert_read_hparams(struct blocks *b)
 {
     b->centers = b->is_encoder = true;
     TRY(blocks_read_hparams(b));
-    TRY(blocks_expect(b, b->plan->moe.n_experts == 0, "expert_count", "expected 0, found %u", b->plan->moe.n_experts));
     b->style.is_neox = true;
-    if (has_positions) {
+    b->style.ffn_norm = NULL;
+    return blocks_expect(b, b->h.n_ff != 0, "feed_forward_length", "expected 1 or more, found 0");
+}
+
+enum err bert_build(struct blocks *b, const struct bert_kind *kind)
+{
+    TRY(blocks_expect(b, b->plan->moe.n_experts == 0 || b->plan->moe.n_used != 0, "expert_count",
+                      "expected 0, found %u", b->plan->moe.n_experts));
+    b->style.act = kind->act;
+    b->style.is_ungated = !kind->is_gated;
+    if (kind->positions == BERT_ROPE) {
+        TRY(blocks_add_ropes(b));
+    } else {
         static const float none;
         TRY(plan_add_rope(b->plan, &(struct plan_rope){.mscale = 1.0f, .inv_freq = &none}, &b->rope));
-    } else {
-        TRY(blocks_add_ropes(b));
     }
-    TRY(add_bufs(b));
-    TRY(add_embedding(b, has_positions));
+    TRY(kind->positions == BERT_ALIBI ? add_slopes(b) : ERR_OK);
+    TRY(add_bufs(b, kind));
+    TRY(add_embedding(b, kind->positions == BERT_LEARNED));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         b->plan->layer = (int32_t)i;
-        TRY(add_attention(b));
-        TRY(add_feed_forward(b, is_gated));
+        TRY(add_attention(b, kind));
+        TRY(add_feed_forward(b));
     }
     b->plan->layer = PLAN_NONE;
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
     return plan_add_step(b->plan, &hidden);
 }
 
-static enum err build(struct blocks *b) { return build_encoder(b, true, false); }
-
-static enum err build_nomic(struct blocks *b) { return build_encoder(b, false, true); }
+static enum err build(struct blocks *b)
+{
+    TRY(bert_read_hparams(b));
+    return bert_build(b, &(struct bert_kind){.positions = BERT_LEARNED, .act = PLAN_GELU});
+}
 
 /* --- as SafeTensors folders --------------------------------------------------------------------------------------- */
 
-static enum err finish(struct hf *h)
+enum err bert_finish(struct hf *h)
 {
     gguf_build_bool(&h->b, hf_key(h, "attention.causal"), false);
     /* llama.cpp requires their number */
@@ -136,7 +213,7 @@ static enum err finish(struct hf *h)
 
 /* RoBERTa counts positions from the one after the padding's id: earlier rows are never read. [transformers 5,
  * XLMRobertaEmbeddings] */
-static enum err finish_roberta(struct hf *h)
+enum err bert_finish_roberta(struct hf *h)
 {
     uint32_t padding, n_ctx;
     TRY(hf_get_u32(h, "pad_token_id", 0, 1 << 20, 1, &padding));
@@ -147,21 +224,7 @@ static enum err finish_roberta(struct hf *h)
         gguf_build_rows(&h->b, t,
                         row_order_row_range(&h->b.arena, t->source, padding + 1, t->source->n_rows - padding - 1), 1);
     }
-    return finish(h);
-}
-
-/* Rejects the makers' variants that this plan does not compute. */
-static enum err finish_nomic(struct hf *h)
-{
-    static const char *const refused[] = {"moe_every_n_layers", "prenorm", "rotary_emb_interleaved",
-                                          "rotary_scaling_factor"};
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        const json_t *v = json_read_get(h->config, refused[i]);
-        if (json_is_true(v) || json_number_value(v) != 0) {
-            return hf_bad(h, refused[i], "expected none, found %s", json_read_type_name(v));
-        }
-    }
-    return finish(h);
+    return bert_finish(h);
 }
 
 static const struct hf_fixed hf_bert_fixed[] = {
@@ -170,30 +233,14 @@ static const struct hf_fixed hf_bert_fixed[] = {
     {NULL, NULL},
 };
 
-/* Keys of the makers' code, from before transformers supported it. If there are two lengths, the training length is
- * used. */
-static const struct hf_alias hf_nomic_aliases[] = {
-    {"hidden_size", "n_embd"},
-    {"num_hidden_layers", "n_layer"},
-    {"num_attention_heads", "n_head"},
-    {"intermediate_size", "n_inner"},
-    {"max_position_embeddings", "max_trained_positions"},
-    {"max_position_embeddings", "n_positions"},
-    {"layer_norm_eps", "layer_norm_epsilon"},
-    {"hidden_act", "activation_function"},
-    {"rope_theta", "rotary_emb_base"},
-    {"partial_rotary_factor", "rotary_emb_fraction"},
-    {NULL, NULL},
-};
-
-static const struct hf_key hf_keys[] = {
+const struct hf_key bert_hf_keys[] = {
     {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
     {NULL, NULL, HF_U32},
 };
 
-static const struct hf_key hf_roberta_keys[] = {
+const struct hf_key bert_hf_roberta_keys[] = {
     {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
-    {"max_position_embeddings", NULL, HF_U32}, /* finish_roberta adds it */
+    {"max_position_embeddings", NULL, HF_U32}, /* bert_finish_roberta adds it */
     {NULL, NULL, HF_U32},
 };
 
@@ -245,66 +292,40 @@ static const struct hf_name hf_bert_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* Names of the makers, which transformers 5 saves, too. */
-static const struct hf_name hf_nomic_names[] = {
-    {"embeddings.word_embeddings.weight", "token_embd.weight", HF_SAME},
-    {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME},
-    {"emb_ln.weight", "token_embd_norm.weight", HF_SAME},
-    {"emb_ln.bias", "token_embd_norm.bias", HF_SAME},
-    {"encoder.layers.{}.attn.Wqkv.weight", "blk.{}.attn_qkv.weight", HF_SAME},
-    {"encoder.layers.{}.attn.out_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
-    {"encoder.layers.{}.norm1.weight", "blk.{}.attn_output_norm.weight", HF_SAME},
-    {"encoder.layers.{}.norm1.bias", "blk.{}.attn_output_norm.bias", HF_SAME},
-    {"encoder.layers.{}.mlp.fc11.weight", "blk.{}.ffn_up.weight", HF_SAME},
-    {"encoder.layers.{}.mlp.fc12.weight", "blk.{}.ffn_gate.weight", HF_SAME},
-    {"encoder.layers.{}.mlp.fc2.weight", "blk.{}.ffn_down.weight", HF_SAME},
-    {"encoder.layers.{}.norm2.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
-    {"encoder.layers.{}.norm2.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
-    {NULL, NULL, HF_SAME},
-};
-
 static const struct hf_family hf_bert = {
     .architectures = {"BertModel", "BertForMaskedLM", "BertForSequenceClassification"},
     .arch = "bert",
     .prefix = "bert.",
-    .keys = hf_keys,
+    .keys = bert_hf_keys,
     .names = hf_bert_names,
     .fixed = hf_bert_fixed,
     .act = HF_GELU,
-    .finish = finish,
+    .finish = bert_finish,
 };
+
+static const struct hf_family *choose_roberta(const json_t *config);
 
 static const struct hf_family hf_roberta = {
     .architectures = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification", "RobertaModel",
                       "RobertaForMaskedLM", "RobertaForSequenceClassification"},
+    .choose = choose_roberta,
     .arch = "bert",
     .prefix = "roberta.",
-    .keys = hf_roberta_keys,
+    .keys = bert_hf_roberta_keys,
     .names = hf_bert_names,
     .fixed = hf_bert_fixed,
     .act = HF_GELU,
-    .finish = finish_roberta,
+    .finish = bert_finish_roberta,
 };
 
-static const struct hf_family hf_nomic = {
-    .architectures = {"NomicBertModel"},
-    .arch = "nomic-bert",
-    .aliases = hf_nomic_aliases,
-    .keys = hf_keys,
-    .names = hf_nomic_names,
-    .finish = finish_nomic,
-};
+static const struct hf_family *choose_roberta(const json_t *config)
+{
+    return json_read_is(json_read_get(config, "position_embedding_type"), "rotary") ? &bert_hf_jina_v3 : &hf_roberta;
+}
 
 const struct model_family model_bert = {
     .members = "BERT, BGE, E5, GTE, MiniLM, XLM-RoBERTa; for embeddings and ranking",
     .arch = "bert",
     .hf = {&hf_bert, &hf_roberta},
     .build = build,
-};
-
-const struct model_family model_nomic_bert = {
-    .members = "Nomic Embed Text v1, v1.5; for embeddings",
-    .arch = "nomic-bert",
-    .hf = {&hf_nomic},
-    .build = build_nomic,
 };

@@ -71,6 +71,8 @@ struct blocks_style {
     bool has_output_bias;    /* of the logits: output.bias */
     bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
     bool has_qkv_by_head;    /* attn_qkv has the rows of Q, K and V of each head next to each other */
+    bool has_alibi;          /* scores fall with the distance of positions: struct blocks has the slopes */
+    bool gate_is_last;       /* of a matrix with the rows of gate and up; else it is first */
     bool gates_attention;    /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
     enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
     bool yarn_truncates;     /* YaRN blends between whole components */
@@ -206,6 +208,7 @@ struct blocks {
     plan_weight_id head_ones;             /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
     plan_weight_id embd;                  /* blocks_add_embedding sets it */
     plan_weight_id output;                /* of the logits */
+    plan_weight_id slopes;                /* [H], with style.has_alibi */
     int32_t rope;                         /* table of global layers */
     int32_t local_rope;                   /* of local ones; PLAN_NONE = none */
     int32_t no_rope;                      /* of layers without RoPE; PLAN_NONE = none */
@@ -402,6 +405,12 @@ MUST_CHECK enum err blocks_read_rank(struct blocks *b);
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
 /* --- parts of layers ---------------------------------------------------------------------------------------------- */
+
+/* Adds QKV, whose weights are bound, with the norms of heads (blocks_decoder.c). */
+MUST_CHECK enum err blocks_add_heads(struct blocks *b, struct plan_step *qkv);
+
+/* Adds ff = the inner part of a dense feed-forward block: up, gated or not (blocks_decoder.c). */
+MUST_CHECK enum err blocks_add_up(struct blocks *b, plan_buf_id src);
 
 /* Adds att = attention of q (blocks_attention.c). */
 MUST_CHECK enum err blocks_attend(struct blocks *b);

@@ -38,8 +38,7 @@ static enum err add_separate_heads(struct blocks *b, const struct plan_step *qkv
     return plan_add_step(b->plan, &heads);
 }
 
-/* Adds QKV, whose weights are bound, with the norms of heads. */
-static enum err add_heads(struct blocks *b, struct plan_step *qkv)
+enum err blocks_add_heads(struct blocks *b, struct plan_step *qkv)
 {
     struct plan_step after = plan_step_of(PLAN_NORM, b->q, b->q);
     after.eps = b->h.eps;
@@ -78,7 +77,7 @@ static enum err add_qkv(struct blocks *b)
         TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", &qkv.src));
     }
     TRY(b->style.gates_attention ? blocks_bind_gated_qkv(b, &qkv) : blocks_bind_qkv(b, 0, 3, &qkv));
-    return add_heads(b, &qkv);
+    return blocks_add_heads(b, &qkv);
 }
 
 /* Adds norm, Q K V with RoPE, attention, output projection + residual. */
@@ -133,11 +132,17 @@ static enum err add_gated(struct blocks *b, plan_buf_id src)
     glu.act = b->style.act;
     uint64_t up_rows = blocks_rows_of(b, "blk.%d.ffn_up.weight");
     bool is_fused = blocks_rows_of(b, "blk.%d.ffn_gate.weight") == 0 && up_rows != 0 && up_rows != f;
-    struct blocks_part gate = {0, f, is_fused ? 2 * f : f}, up = {is_fused ? f : 0, f, is_fused ? 2 * f : f};
+    uint32_t last = is_fused ? f : 0, n_all = is_fused ? 2 * f : f;
+    struct blocks_part gate = {b->style.gate_is_last ? last : 0, f, n_all}, up = {last - gate.first, f, n_all};
     TRY(blocks_bind_part(b, is_fused ? "blk.%d.ffn_up" : "blk.%d.ffn_gate", gate, &glu, 0));
     TRY(blocks_bind_part(b, "blk.%d.ffn_up", up, &glu, 1));
     blocks_limit(&glu, b->style.dense_limit[b->plan->layer]);
     return plan_add_step(b->plan, &glu);
+}
+
+enum err blocks_add_up(struct blocks *b, plan_buf_id src)
+{
+    return (b->style.is_ungated ? add_ungated : add_gated)(b, src);
 }
 
 /* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
@@ -145,7 +150,7 @@ static enum err add_feed_forward(struct blocks *b)
 {
     plan_buf_id src;
     TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &src));
-    TRY((b->style.is_ungated ? add_ungated : add_gated)(b, src));
+    TRY(blocks_add_up(b, src));
     return blocks_add_output(b, "blk.%d.ffn_down", b->ff, "blk.%d.post_ffw_norm.weight");
 }
 

@@ -72,6 +72,9 @@
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \
+    X(nomic_bert_moe) \
+    X(jina_bert_v2) \
+    X(jina_bert_v3) \
     X(modern_bert) \
     X(eurobert) \
     X(neo_bert)

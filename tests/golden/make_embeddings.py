@@ -8,6 +8,7 @@ For each model: NAME.hf, the folder as transformers saves it with sentence-trans
 NAME.gguf, and NAME.expect.gguf: for each prompt the ids and the embedding, pooled and of length 1.
 """
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import reference_models
 
 from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 ENCODER = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, vocab_size=VOCAB, max_position_embeddings=128,
                type_vocab_size=2, pad_token_id=258, attn_implementation="eager")
@@ -78,10 +79,39 @@ def neo_bert(kind, **more):
 
 
 MODELS["neo-bert-cls"] = lambda: neo_bert(reference_models.NeoBERT)
+
+
+def nomic_moe(experts_bias):
+    """Experts in every second layer; the lengths that the converter knows. It drops the bias that experts share."""
+    return reference_models.NomicBertModel(reference_models.NomicBertConfig(
+        n_embd=48, n_inner=40, n_layer=3, n_head=3, vocab_size=VOCAB, type_vocab_size=1, n_positions=2048,
+        max_trained_positions=2048, layer_norm_epsilon=1e-5, activation_function="gelu", causal=False, qkv_proj_bias=True,
+        mlp_fc1_bias=True, mlp_fc2_bias=True, prenorm=False, rotary_emb_base=10000, rotary_emb_fraction=1.0,
+        rotary_emb_interleaved=False, rotary_emb_scale_base=None, rotary_scaling_factor=None, num_experts=5, moe_top_k=2,
+        moe_every_n_layers=2, moe_normalize_expert_weights=False, pad_token_id=1, experts_bias=experts_bias))
+
+
+MODELS["nomic-bert-moe-mean"] = lambda: nomic_moe(False)
+
+
+def jina_bert(**more):
+    return reference_models.JinaBertModel(reference_models.JinaBertConfig(
+        **{**ENCODER, "num_attention_heads": 6, **more}, hidden_act="gelu", position_embedding_type="alibi",
+        feed_forward_type="geglu", layer_norm_eps=1e-12))
+
+
+# Six heads: ALiBi's slopes for numbers that are no power of two.
+MODELS["jina-bert-v2-mean"] = lambda: jina_bert(of_code=False)
+MODELS["jina-bert-v2-code-mean"] = lambda: jina_bert(of_code=True, num_attention_heads=4)
+# RoPE instead of positions, which XLM-RoBERTa counts from the one after the padding's id.
+MODELS["jina-bert-v3-mean"] = lambda: hf.JinaEmbeddingsV3Model(hf.JinaEmbeddingsV3Config(**{
+    **ENCODER, "max_position_embeddings": 130, "type_vocab_size": 1, "pad_token_id": 1}, num_attention_heads=4,
+    hidden_act="gelu", rope_parameters=rope(theta=20000.0)), add_pooling_layer=False)
+MODELS["nomic-bert-moe-bias-mean"] = lambda: nomic_moe(True)
 # Layers after the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
 DENSE = {"gemma-embedding-mean": [(48, 96, "linear.Identity"), (96, 48, "linear.Identity")],
          "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")]}
-FOLDER_ONLY = ("bert-dense-mean",)
+FOLDER_ONLY = ("bert-dense-mean", "nomic-bert-moe-bias-mean")
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 
 
@@ -94,6 +124,8 @@ def spread_out(model, gen):
             noise = torch.randn(p.shape, generator=gen)
             one = 0 if isinstance(model, hf.Gemma3TextModel) else 1  # Gemma adds it itself
             p.copy_(one + 0.2 * noise if is_norm else (0.35 if is_query else 0.22 if "qkv" in name else 0.15) * noise)
+            if name.endswith("experts.bias") and not model.config.experts_bias:
+                p.zero_()
 
 
 class Dense(torch.nn.Module):
@@ -182,25 +214,51 @@ def write_nomic(model, path, pooling):
     out.close()
 
 
+def without_adapters(modify):
+    return lambda data, name, bid: [] if ".lora_" in name else modify(data, name, bid)
+
+
 def convert(folder, out):
     hparams = conversion.ModelBase.load_hparams(folder, False)
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    counted = folder / "tokenizer.json"  # Gemma's converter counts its tokens, Nomic's asks for their kind
+    counted.write_text(json.dumps({"model": {"type": "WordPiece", "vocab": dict.fromkeys(range(VOCAB))}, "added_tokens": []}))
     model = conversion.get_model_class(arch)(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(out), eager=True,
                                              sentence_transformers_dense_modules=True)
-    counted = folder / "tokenizer.json"  # Gemma's converter counts its tokens
-    counted.write_text(json.dumps({"model": {"vocab": dict.fromkeys(range(VOCAB))}, "added_tokens": []}))
 
     def set_vocab():
-        if arch == "BertModel":
+        if arch in ("BertModel", "NomicBertModel", "JinaBertModel"):
             model.vocab_size = VOCAB
             model.gguf_writer.add_token_type_count(hparams["type_vocab_size"])
         if arch == "Gemma3TextModel":  # of six layers the converter knows which are global
             model.gguf_writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in KINDS])
         write_tokenizer(model.gguf_writer)
     model.set_vocab = set_vocab
+    model.modify_tensors = without_adapters(model.modify_tensors)
+    model._lora_names = []
     with torch.inference_mode():
         model.write()
     counted.unlink()
+
+
+def write_adapters(source, target):
+    """The folder as the publisher has it: matrices next to adapters of two tasks, which are not used without a task."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    config = json.loads((source / "config.json").read_text())
+    theta = config.pop("rope_parameters")["rope_theta"]
+    config |= {"architectures": ["XLMRobertaModel"], "position_embedding_type": "rotary", "rotary_emb_base": theta,
+               "lora_adaptations": ["retrieval.query", "separation"], "lora_alpha": 1, "lora_rank": 2}
+    (target / "config.json").write_text(json.dumps(config, indent=2))
+    tensors = {}
+    for name, w in load_file(source / "model.safetensors").items():
+        stem = name.removesuffix(".weight")
+        if w.ndim == 1:
+            tensors[name] = w
+            continue
+        tensors[stem + ".parametrizations.weight.original"] = w
+        tensors[stem + ".parametrizations.weight.0.lora_A"] = torch.ones(2, 2, w.shape[1], dtype=w.dtype)
+        tensors[stem + ".parametrizations.weight.0.lora_B"] = torch.ones(2, w.shape[0], 2, dtype=w.dtype)
+    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
 
 
 def main():
@@ -226,8 +284,13 @@ def main():
         inner.to(torch.bfloat16).save_pretrained(saved)
         describe_modules(saved, pooling, model.config.hidden_size, dense)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
-        if name.startswith("nomic"):
+        if name == "nomic-bert-mean":
             write_nomic(model, f"{folder}/{name}.gguf", pooling)
+        elif name == "jina-bert-v3-mean":  # the converter knows the publisher's folder, and writes adapters to further files
+            other = Path(folder, "jina-bert-v3-adapters-mean")
+            write_adapters(saved, other.with_suffix(".hf"))
+            shutil.copy(f"{folder}/{name}.expect.gguf", other.with_suffix(".expect.gguf"))
+            convert(other.with_suffix(".hf"), f"{folder}/{name}.gguf")
         elif name not in FOLDER_ONLY:
             convert(saved, f"{folder}/{name}.gguf")
         print(f"{name}: seed {seed}")

@@ -188,7 +188,8 @@ def biased(n_in, n_out):
 
 
 class NomicBertConfig(hf.PreTrainedConfig):
-    model_type = "nomic_bert"
+    model_type = "nomic_bert_moe"  # a name that transformers does not take for its own class
+    attribute_map = {"hidden_size": "n_embd"}
 
 
 class NomicBertLayer(torch.nn.Module):

@@ -176,6 +176,7 @@ static const struct {
     {"gemma3n-sparse", "best -", "logits"},
     {"deepseek2-v3", "heads_matmul -", "head matmul"},
     {"deepseek2-v3", "-DLATENT=1", "attention"},
+    {"jina-bert-v2-mean", "-DALIBI=1", "attention"},
     {"deepseek2-v3", "route -", "route"},
     {"deepseek2-v3", "sort -", "experts"},
     {"deepseek2-v3", "-DPICKED=1", "experts"},
