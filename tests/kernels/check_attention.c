@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* first: position of row 0; gap: between the positions of adjacent rows; d_value: width of a value, 0: d. */
