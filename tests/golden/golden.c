@@ -37,7 +37,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PROMPT = 128, N_GREEDY = 12, N_GUESSES = 4, MAX_MODELS = 256, N_PAGES = 16, MAX_ROWS = 96 };
+enum { MAX_PROMPT = 128, N_GREEDY = 12, N_GUESSES = 4, MAX_MODELS = 512, N_PAGES = 16, MAX_ROWS = 96 };
 
 /* Bounds by back end: the largest error of a logit as a share of the logits' spread (of a component of an embedding as
  * a share of the components' mean size), and that of a log-probability. ref differs from float32 only by its sums in
@@ -932,7 +932,11 @@ static int list_models(const char *folder, char names[][64])
         const char *dot = strchr(e->d_name, '.');
         bool is_model = dot != NULL && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".hf") == 0);
         size_t length = strlen(e->d_name);
-        if (is_model && length < sizeof names[0] && n < MAX_MODELS) {
+        if (is_model && (length >= sizeof names[0] || n == MAX_MODELS)) {
+            printf("FAILED: expected at most %d models with names of at most %zu bytes, found %s\n", MAX_MODELS,
+                   sizeof names[0] - 1, e->d_name);
+            n_failed++;
+        } else if (is_model) {
             memcpy(names[n++], e->d_name, length + 1);
         }
     }
