@@ -764,7 +764,7 @@ static void write_nearest(struct hf *h, const struct hf_family *const *families,
 
 static enum err unknown(const struct hf *h, const struct hf_family *const *families)
 {
-    char nearest[HF_NEAREST_BYTES + 32], known[ERR_TEXT_BYTES - HF_NEAREST_BYTES - 192] = "", shown[JSON_READ_SHOWN];
+    char nearest[HF_NEAREST_BYTES + 32], known[ERR_TEXT_BYTES - 192] = "", shown[JSON_READ_SHOWN];
     const json_t *names = json_read_get(h->root, "architectures"), *first = json_array_get(names, 0);
     struct hf other = *h;
     if (!json_is_string(first)) {

@@ -379,7 +379,7 @@ static void write_factors(enum dtype type, uint64_t n_factors, const void *facto
     gguf_writer_tensor(&w, "x.scale", type, 1, &n_factors, factors);
     gguf_writer_tensor(&w, "x.weight", DTYPE_NVFP4, 3, (uint64_t[]){64, 3, 2}, rows);
     gguf_writer_tensor(&w, "y.scale", DTYPE_F32, 1, (uint64_t[]){1}, factors);
-    gguf_writer_tensor(&w, "y.weight", DTYPE_F32, 1, (uint64_t[]){2}, factors);
+    gguf_writer_tensor(&w, "y.weight", DTYPE_F32, 1, (uint64_t[]){1}, factors);
     gguf_writer_finish(&w, &bytes);
     gguf_writer_fini(&w);
 }

@@ -65,7 +65,8 @@ static bool find_three(const struct gguf *g, int layer, const char *what, const 
         char name[MAX_NAME];
         snprintf(name, sizeof name, "blk.%d.attn_%c.%s", layer, "qkv"[k], what);
         three[k] = gguf_find_tensor(g, name);
-        bool is_alike = three[k] != NULL && three[k]->type == three[0]->type && three[k]->n_dims == three[0]->n_dims;
+        bool is_stored = three[k] != NULL && three[k]->data != NULL; /* NVFP4 with factors is computed */
+        bool is_alike = is_stored && three[k]->type == three[0]->type && three[k]->n_dims == three[0]->n_dims;
         if (!is_alike || (three[0]->n_dims == 2 && three[k]->dims[0] != three[0]->dims[0])) {
             return false;
         }

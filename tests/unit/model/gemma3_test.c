@@ -64,7 +64,7 @@ static void put_pattern(struct gguf_writer *w, const struct options *o)
 {
     static const char *const key = "gemma3.attention.sliding_window_pattern";
     static const unsigned char bools[8] = {0, 1, 0, 1, 0, 1, 0, 1};
-    static const int32_t ints[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    static const int32_t ints[8] = {0, 1, 0, 1, 0, 2, 0, 1};
     switch (o->pattern) {
     case PATTERN_NONE:
         break;
@@ -256,7 +256,7 @@ START_TEST(what_cannot_be_is_named)
         {{.window = 9, .pattern = PATTERN_PERIOD, .period = 5000}, ERR_BAD_HPARAM, "sliding_window_pattern"},
         {{.window = 9, .pattern = PATTERN_BOOLS, .n_pattern = 6}, ERR_BAD_HPARAM, "expected 7 elements"},
         {{.window = 9, .pattern = PATTERN_BOOLS, .n_pattern = 8}, ERR_BAD_HPARAM, "found 8"},
-        {{.window = 9, .pattern = PATTERN_INTS, .n_pattern = 7}, ERR_BAD_TYPE, "sliding_window_pattern"},
+        {{.window = 9, .pattern = PATTERN_INTS, .n_pattern = 7}, ERR_BAD_HPARAM, "expected 0 or 1 for layer 5, found 2"},
         {{.window = 9, .pattern = PATTERN_TEXT}, ERR_BAD_TYPE, "sliding_window_pattern"},
         {{.window = 9, .local_base = -1}, ERR_BAD_HPARAM, "rope.freq_base_swa"},
         {{.window = 9, .local_base = NAN}, ERR_BAD_HPARAM, "rope.freq_base_swa"},
