@@ -31,12 +31,11 @@ enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
-/* Input of a scan: the offsets of values in a row of src, of queries and keys in rows of their buffers, and n_k heads of
- * keys. */
+/* Input of a scan: the offsets of queries, keys and values in rows of their buffers, and n_k heads of keys. */
 struct scan {
-    bool is_delta, by_channel;
+    bool is_delta, by_channel, by_key;
     uint32_t n_heads, dk, dv; /* of values; rows and columns of a state */
-    plan_buf_id keys, queries;
+    plan_buf_id queries, keys, values;
     uint32_t k_first, q_first, v_first;
     uint32_t per_k, n_k; /* adjacent heads that share a key; 0: heads use keys in rotation */
     plan_buf_id rates, betas;
@@ -51,10 +50,10 @@ static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
     char options[OPENCL_OPTIONS_BYTES];
     struct opencl_launch l = opencl_launch_of(k, waves * OPENCL_LANES, of->n_heads * slices);
     l.by = OPENCL_BY_SEQS;
-    snprintf(options, sizeof options, "-DDK=%u -DPARTS=%zu -DDELTA=%d -DCHANNELS=%d", of->dk, waves, of->is_delta,
-             of->by_channel);
-    TRY(OPENCL_ADD(k, l, "recurrent.cl", "scan", options, ARG_ROWS(k, s->src), ARG_ROWS(k, of->keys),
-                   ARG_ROWS(k, of->queries), ARG_UINT(of->k_first), ARG_UINT(of->q_first), ARG_UINT(of->v_first),
+    snprintf(options, sizeof options, "-DDK=%u -DPARTS=%zu -DDELTA=%d -DCHANNELS=%d -DDECAYS=%d", of->dk, waves,
+             of->is_delta, of->by_channel, of->by_key);
+    TRY(OPENCL_ADD(k, l, "recurrent.cl", "scan", options, ARG_ROWS(k, of->queries), ARG_UINT(of->q_first),
+                   ARG_ROWS(k, of->keys), ARG_UINT(of->k_first), ARG_ROWS(k, of->values), ARG_UINT(of->v_first),
                    ARG_UINT(of->per_k), ARG_UINT(of->n_k), ARG_UINT(of->dv), ARG_ROWS(k, of->rates),
                    ARG_ROWS(k, of->betas), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]),
                    opencl_vector(k, of->skip), STATES_ARGS(k), ARG_ULONG(s->recurrent), DRAFTS_ARG(k),
@@ -64,8 +63,8 @@ static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
     }
     l.groups = of->n_heads;
     l.when = OPENCL_IF_DRAFTS;
-    return OPENCL_ADD(k, l, "recurrent.cl", "keep_drafts", options, ARG_ROWS(k, s->src), ARG_ROWS(k, of->keys),
-                      ARG_UINT(of->k_first), ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k),
+    return OPENCL_ADD(k, l, "recurrent.cl", "keep_drafts", options, ARG_ROWS(k, of->keys), ARG_UINT(of->k_first),
+                      ARG_ROWS(k, of->values), ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k),
                       ARG_UINT(of->dv), ARG_ROWS(k, of->rates), ARG_ROWS(k, of->betas), STATES_ARGS(k), DRAFTS_ARG(k),
                       ARG_INT(k->m->cfg.max_drafts));
 }
@@ -87,15 +86,18 @@ enum err opencl_recurrent_make_delta(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     const struct plan_delta *d = &k->plan->delta;
+    bool is_apart = s->delta.keys != PLAN_NONE;
     uint32_t keys = d->n_k_heads * d->key_dim;
     TRY(add_scan(k, &(struct scan){.is_delta = true,
+                                   .by_key = d->decays_keys,
                                    .n_heads = d->n_v_heads,
                                    .dk = d->key_dim,
                                    .dv = d->value_dim,
-                                   .keys = s->src,
                                    .queries = s->src,
-                                   .k_first = keys,
-                                   .v_first = 2 * keys,
+                                   .keys = is_apart ? s->delta.keys : s->src,
+                                   .values = is_apart ? s->delta.values : s->src,
+                                   .k_first = is_apart ? 0 : keys,
+                                   .v_first = is_apart ? 0 : 2 * keys,
                                    .per_k = d->is_tiled ? 0 : d->n_v_heads / d->n_k_heads,
                                    .n_k = d->n_k_heads,
                                    .rates = s->delta.alpha,
@@ -112,8 +114,9 @@ enum err opencl_recurrent_make_ssm(const struct opencl_maker *k)
     TRY(add_scan(k, &(struct scan){.n_heads = m->n_heads,
                                    .dk = m->state_dim,
                                    .dv = m->head_dim,
-                                   .keys = s->src,
                                    .queries = s->src,
+                                   .keys = s->src,
+                                   .values = s->src,
                                    .k_first = values,
                                    .q_first = values + m->n_groups * m->state_dim,
                                    .per_k = m->n_heads / m->n_groups,
@@ -132,8 +135,9 @@ enum err opencl_recurrent_make_scan(const struct opencl_maker *k)
                                    .n_heads = m->n_heads,
                                    .dk = m->state_dim,
                                    .dv = m->head_dim,
-                                   .keys = s->scan.b,
                                    .queries = s->scan.c,
+                                   .keys = s->scan.b,
+                                   .values = s->src,
                                    .per_k = m->n_heads,
                                    .n_k = 1,
                                    .rates = s->scan.dt,

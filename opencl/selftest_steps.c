@@ -625,7 +625,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
                    s->op == PLAN_EXPERTS && s->experts.weighs_input);
         break;
     case PLAN_DELTA:
-        buf_printf(out, " delta=%u,%u,%d", p->delta.n_k_heads, p->delta.key_dim, p->delta.is_tiled);
+        buf_printf(out, " delta=%u,%u,%d,%d", p->delta.n_k_heads, p->delta.key_dim, p->delta.is_tiled,
+                   p->delta.decays_keys);
         break;
     case PLAN_SSM:
     case PLAN_SCAN:

@@ -163,9 +163,10 @@ struct kern_bins {
  *   S = a S + k u^T
  *   out = S^T q
  *
- * The bits do not depend on how calls split rows, or columns at multiples of 16: the sums over n_keys use two
- * interleaved partial sums. Bound vs the computation in double, per element: 2e-7 * (n_keys + 4) * n_rows * m. m is the
- * element computed from the magnitudes of all numbers, with sums instead of differences. */
+ * With key_decay, row j of S has its own decay a_j. The bits do not depend on how calls split rows, or columns at
+ * multiples of 16: the sums over n_keys use two interleaved partial sums. Bound vs the computation in double, per
+ * element: 2e-7 * (n_keys + 4) * n_rows * m. m is the element computed from the magnitudes of all numbers, with sums
+ * instead of differences. */
 struct kern_linear_args {
     float *state; /* row j at state + j*n_cols; any alignment, as all of these */
     int n_keys, n_cols;
@@ -174,6 +175,7 @@ struct kern_linear_args {
     const float *v; /* [n_rows][n_cols] */
     size_t v_stride;
     const float *decay, *rate; /* [n_rows] */
+    const float *key_decay;    /* OPTIONAL, instead of decay: [n_rows][n_keys], n_keys floats apart */
     float *out;                /* [n_rows][n_cols]; must not be v */
     size_t out_stride;
     int n_rows;
@@ -263,6 +265,10 @@ struct kern_table {
 
     void (*linear_attention)(const struct kern_linear_args *a);
     void (*selective_scan)(const struct kern_scan_args *a);
+
+    /* Computes out = exp(rate * log(1 + exp(x + bias))), rate <= 0: decays of linear attention. out can be x. Bound:
+     * (1e-6 + 4e-7 * |u| * (1 + |x + bias|)) * out + 2e-38, with u the argument of the outer exp. */
+    void (*decay)(const float *x, const float *bias, float rate, size_t n, float *out);
 
     /* Returns the index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x can be unaligned. */
     int32_t (*argmax)(const float *x, int32_t n);

@@ -85,7 +85,9 @@ enum plan_op {
      * row by row: S = exp(w[0] softplus(alpha + bias[0])) S; S += k (sigmoid(beta) (v - S^T k))^T; y = S^T q /
      * sqrt(dk); with w[1], f32 [1][dv] (OPTIONAL), the RMSNorm of y times it. src[T][2 Hk*dk + Hv*dv] holds q, k and v;
      * q and k are normalised to length 1 first. delta.beta and delta.alpha: [T][Hv]; w[0] (negative) and bias[0]: f32
-     * [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
+     * [1][Hv]. The recurrent state is S [Hv][dk][dv]. With delta.keys and delta.values (both OPTIONAL), src[T][Hk*dk]
+     * holds only q, and they hold k and v. With plan.delta.decays_keys, delta.alpha [T][Hv*dk] and bias[0] have a
+     * component for each row of S, which decays by its own factor [Kimi Team 2025, "Kimi Linear"]. Both need Hk = Hv. */
     PLAN_DELTA,
     /* dst[T][Hs*p] = the selective state space of Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"] with plan.ssm, for
      * each head h of group g, row by row: dt = softplus(ssm.dt + bias[0]); S = exp(dt w[0]) S + B_g (dt x)^T; y = S^T
@@ -177,6 +179,7 @@ struct plan_delta {
     uint32_t n_k_heads, n_v_heads; /* Hk, Hv: Hv is a multiple of Hk */
     uint32_t key_dim, value_dim;   /* dk, dv; 0: no such layers */
     bool is_tiled;                 /* value head h reads key head h mod Hk; else h / (Hv / Hk) */
+    bool decays_keys;              /* each component of a key has its own decay; else all of a head have one */
 };
 
 /* Heads of PLAN_SSM and PLAN_SCAN. */
@@ -245,7 +248,7 @@ struct plan_step {
             enum plan_map map; /* none or SiLU */
         } conv;
         struct {
-            plan_buf_id beta, alpha;
+            plan_buf_id beta, alpha, keys, values;
         } delta;
         struct {
             plan_buf_id dt;
@@ -413,6 +416,9 @@ static inline uint32_t plan_delta_key_head(const struct plan_delta *d, uint32_t 
 {
     return d->is_tiled ? v_head % d->n_k_heads : v_head / (d->n_v_heads / d->n_k_heads);
 }
+
+/* Returns the decays of a head. */
+static inline uint32_t plan_delta_decays(const struct plan_delta *d) { return d->decays_keys ? d->key_dim : 1; }
 
 /* Returns whether the plan has a prediction head. */
 static inline bool plan_predicts(const struct plan *p) { return p->i_predict != 0; }

@@ -46,9 +46,12 @@ struct plan_check {
     X(TAPS, SRC, s->conv.taps * src)                              /* taps of a convolution */ \
     X(KEPT, NONE, s->conv.taps - UINT64_C(1))                     /* rows before its first that it sees */ \
     X(ONE, NONE, 1) \
-    X(DELTA_IN, DELTA, 2 * (uint64_t)delta->n_k_heads * delta->key_dim + delta_out) \
+    X(DELTA_IN, DELTA, s->delta.keys != PLAN_NONE ? delta_keys : 2 * delta_keys + delta_out) /* q, or q, k and v */ \
+    X(DELTA_KEYS, DELTA, delta_keys) \
     X(DELTA_OUT, DELTA, delta_out) \
     X(DELTA_HEADS, DELTA, delta->n_v_heads) \
+    X(DELTA_RATES, DELTA, (uint64_t)delta->n_v_heads * plan_delta_decays(delta)) /* alphas */ \
+    X(DELTA_RATE, NONE, plan_delta_decays(delta))                 /* of a head */ \
     X(DELTA_KEY, NONE, delta->key_dim) \
     X(DELTA_VALUE, NONE, delta->value_dim) \
     X(SSM_IN, SSM, ssm_out + 2 * (uint64_t)ssm->n_groups * ssm->state_dim) \
@@ -106,6 +109,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     uint64_t n_heads = kv.n_heads, n_kv_heads = kv.n_kv_heads, n_experts = p->moe.n_experts, n_streams = s->streams.n;
     uint64_t src = width_of(p, s->src), dst = width_of(p, s->dst), n_in = first_weight(p, s).n_in;
     uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
+    uint64_t delta_keys = (uint64_t)delta->n_k_heads * delta->key_dim;
     uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
     bool is_grouped = n_in != 0 && src % n_in == 0;
     uint64_t n_logits = s->op == PLAN_LOGITS && s->logits.is_reduced ? p->n_guess_ids : p->n_vocab;
@@ -234,6 +238,13 @@ static enum err check_short_conv(const struct plan_check *c)
 static enum err check_delta(const struct plan_check *c)
 {
     const struct plan_delta *d = &c->plan->delta;
+    bool is_apart = c->step->delta.keys != PLAN_NONE;
+    if (is_apart != (c->step->delta.values != PLAN_NONE)) {
+        return fails(c, "lacks keys or values");
+    }
+    if ((is_apart || d->decays_keys) && d->n_k_heads != d->n_v_heads) {
+        return fails(c, "has key heads that value heads share");
+    }
     return check_recurrent(c, d->n_k_heads != 0 && d->n_v_heads != 0 && d->n_v_heads % d->n_k_heads == 0 &&
                                   d->n_v_heads <= PLAN_MAX_HEADS && d->key_dim != 0 && d->key_dim <= PLAN_MAX_HEAD &&
                                   d->value_dim != 0 && d->value_dim <= PLAN_MAX_HEAD);
@@ -414,13 +425,15 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                     .split = PLAN_BY_HEADS,
                     .n_items = DELTA_HEADS,
                     .state = {DELTA_HEADS, DELTA_KEY, DELTA_VALUE},
-                    .drafted = {DELTA_KEY, DELTA_VALUE, ONE, ONE},
+                    .drafted = {DELTA_KEY, DELTA_VALUE, DELTA_RATE, ONE},
                     .crosses_rows = true,
                     .operands = {BUF(src, PLAN_PARTS | PLAN_READS, DELTA_IN),
                                  BUF(delta.beta, PLAN_PARTS | PLAN_READS, DELTA_HEADS),
-                                 BUF(delta.alpha, PLAN_PARTS | PLAN_READS, DELTA_HEADS),
+                                 BUF(delta.alpha, PLAN_PARTS | PLAN_READS, DELTA_RATES),
+                                 BUF(delta.keys, PLAN_PARTS | PLAN_READS | PLAN_OPTIONAL, DELTA_KEYS),
+                                 BUF(delta.values, PLAN_PARTS | PLAN_READS | PLAN_OPTIONAL, DELTA_OUT),
                                  BUF(dst, PLAN_PARTS | PLAN_WRITES, DELTA_OUT), VECTOR(w[0], DELTA_HEADS),
-                                 VECTOR(bias[0], DELTA_HEADS), MAY_VECTOR(w[1], DELTA_VALUE)}},
+                                 VECTOR(bias[0], DELTA_RATES), MAY_VECTOR(w[1], DELTA_VALUE)}},
     [PLAN_SSM] = {.name = "ssm",
                   .check = check_ssm,
                   .split = PLAN_BY_HEADS,

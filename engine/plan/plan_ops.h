@@ -117,7 +117,7 @@ bool plan_stores(const struct plan *p, const struct plan_step *s);
 uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s);
 
 /* Returns the floats of a row that advance the state of one item (plan_n_items) of a checked step: of PLAN_SHORT_CONV
- * the channel; of PLAN_DELTA k, v, beta and alpha; of PLAN_SSM and PLAN_SCAN B, x and dt. In this order. */
+ * the channel; of PLAN_DELTA k, v, alpha and beta; of PLAN_SSM and PLAN_SCAN B, x and dt. In this order. */
 uint64_t plan_drafted_floats(const struct plan *p, const struct plan_step *s);
 
 /* Returns the share of a weight that a row reads, in 0 .. 1: of experts the used ones. */

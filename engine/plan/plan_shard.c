@@ -29,7 +29,7 @@ static void add_run(struct runs *r, uint32_t first, uint32_t unit, struct plan_s
     r->at[r->n++] = (struct plan_shares_range){first + unit * of.from, first + unit * of.to};
 }
 
-/* Lists q, k and values, or a quantity per value head. */
+/* Lists q, k and values, or a quantity per value head; q or k alone only if there are as many value heads. */
 static void list_delta(const struct plan_delta *d, struct plan_shares_range keys, uint32_t width, struct runs *r)
 {
     uint32_t k = d->n_k_heads * d->key_dim, unit = width / d->n_v_heads, first = 0;

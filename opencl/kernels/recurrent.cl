@@ -92,19 +92,21 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
  *   -DDK=     rows of the state: dk of the delta rule, n of state spaces
  *   -DPARTS=  waves
  *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt)
- *   -DCHANNELS= 1: selective scans: a state space with a dt for each column, and an A for each element of the state */
+ *   -DCHANNELS= 1: selective scans: a state space with a dt for each column, and an A for each element of the state
+ *   -DDECAYS= 0: a head has one decay; 1: each row of the state has its own, and the state decays before the sums */
 #define WG    (LANES * PARTS)
 #define PER   ((DK + PARTS - 1) / PARTS)
 #define LOADS ((DK + WG - 1) / WG)
 #define SUMS  (DELTA ? 5 : 1) /* with k; with q; k.q, k.k and q.q */
 
-/* Floats of a draft that advance a head: k, v, alpha and beta, or B, x and dt. */
-#define RATES(dv)            (CHANNELS ? (dv) : 1)
+/* Floats of a draft that advance a head: k, v, alphas and beta, or B, x and dt. */
+#define RATES(dv)            (CHANNELS ? (dv) : DECAYS ? DK : 1)
 #define DRAFT_FLOATS(dk, dv) ((dk) + (dv) + RATES(dv) + DELTA)
+#define EACH                 (DECAYS ? LOADS : 1) /* rates that a work-item loads */
 
 /* A row being loaded: values of the work-item, and values that all share. */
 struct scan_row {
-    float k[LOADS], q[LOADS], v, rate, beta;
+    float k[LOADS], q[LOADS], v, rate[EACH], beta;
 };
 
 /* Where rows of the head begin: k, q, the work-item's v, and the numbers of a row, or of its column of that row. */
@@ -120,9 +122,14 @@ static inline struct scan_row load_row(struct scan_rows of, size_t row, bool has
         const uint j = i * WG + lid;
         r.k[i] = j < DK ? of.k[row * of.k_stride + j] : 0.0f;
         r.q[i] = j < DK ? of.q[row * of.q_stride + j] : 0.0f;
+#if DECAYS
+        r.rate[i] = j < DK ? of.rate[row * of.rate_stride + j] : 0.0f;
+#endif
     }
     r.v = has_v ? of.v[row * of.v_stride] : 0.0f;
-    r.rate = !CHANNELS || has_v ? of.rate[row * of.rate_stride] : 0.0f;
+#if !DECAYS
+    r.rate[0] = !CHANNELS || has_v ? of.rate[row * of.rate_stride] : 0.0f;
+#endif
     r.beta = of.beta[row * of.beta_stride];
     return r;
 }
@@ -138,6 +145,20 @@ static inline void store_row(const struct scan_row *r, uint lid, __local float *
     }
 }
 
+#if DECAYS
+/* Stores the decays of the rows of the state. */
+static inline void store_decays(const struct scan_row *r, uint lid, float w, __global const float *bias,
+                                __local float *decays)
+{
+    for (uint i = 0; i < LOADS; i++) {
+        const uint j = i * WG + lid;
+        if (j < PER * PARTS) {
+            decays[j] = j < DK ? exp(softplus(r->rate[i] + bias[j]) * w) : 0.0f;
+        }
+    }
+}
+#endif
+
 /* Stores a part of a column, from row `begin` of the state on. */
 static inline void store_part(const float s[PER], uint begin, uint dv, __global float *to)
 {
@@ -149,13 +170,13 @@ static inline void store_part(const float s[PER], uint begin, uint dv, __global 
     }
 }
 
-/* per_k: adjacent heads that share k and q, or 0: heads use the n_k keys in rotation. k_begin, q_begin, v_begin: where
- * k begins in a row of keys, q of queries, and v of src. rates: dt, or alpha, of a row; w: A of the heads, or in the
- * order of the state; skip: D. */
-__kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global const float *restrict src, uint src_stride,
-                                __global const float *restrict of_keys, uint keys_stride,
-                                __global const float *restrict of_queries, uint queries_stride,
-                                uint k_begin, uint q_begin, uint v_begin, uint per_k, uint n_k, uint dv,
+/* per_k: adjacent heads that share k and q, or 0: heads use the n_k keys in rotation. q_begin, k_begin, v_begin: where
+ * q, k and v begin in a row of q_src, k_src and v_src. rates: dt, or alpha, of a row; w: A of the heads, or in the order
+ * of the state; skip: D. */
+__kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global const float *restrict q_src,
+                                uint q_stride, uint q_begin, __global const float *restrict k_src, uint k_stride,
+                                uint k_begin, __global const float *restrict v_src, uint v_stride, uint v_begin,
+                                uint per_k, uint n_k, uint dv,
                                 __global const float *restrict rates, uint rates_stride,
                                 __global const float *restrict betas, uint betas_stride,
                                 __global const float *restrict w, __global const float *restrict bias,
@@ -164,6 +185,9 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                                 __global float *restrict dst, uint dst_stride)
 {
     __local float keys[2][PER * PARTS], queries[2][PER * PARTS];
+#if DECAYS
+    __local float decays[2][PER * PARTS];
+#endif
     __local float parts[2][PARTS][SUMS][LANES];
     const uint lid = get_local_id(0), lane = lid % LANES, part = UNIFORM(lid / LANES);
     const uint slices = (dv + LANES - 1) / LANES, h = get_group_id(0) / slices;
@@ -175,7 +199,7 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
     const uint head = per_k != 0 ? h / per_k : h % n_k;
     const uint k_first = k_begin + head * DK, q_first = q_begin + head * DK, v_first = v_begin + h * dv + n;
     const size_t at = ((size_t)h * DK + begin) * dv + n;
-    const uint c_first = CHANNELS ? h * dv + (is_there ? n : 0) : h; /* of rates, bias and skip */
+    const uint c_first = h * RATES(dv) + (CHANNELS && is_there ? n : 0); /* of rates, bias and skip */
     float s[PER], k[PER];
 #if CHANNELS
     float a[PER];
@@ -191,20 +215,28 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
     __global const float *kept = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) +
                                  (size_t)h * max_drafts * DRAFT_FLOATS(DK, dv);
     const uint step = DRAFT_FLOATS(DK, dv);
-    const struct scan_rows drafts = {kept, kept, kept + DK + n, kept + DK + dv + (CHANNELS ? n : 0),
-                                     kept + DK + dv + DELTA, step, step, step, step, step};
-    const struct scan_rows rows = {of_keys + k_first, of_queries + q_first, src + v_first, rates + c_first, betas + h,
-                                   keys_stride, queries_stride, src_stride, rates_stride, betas_stride};
+    const struct scan_rows drafts = {kept, kept, kept + DK + n, kept + DK + dv + (CHANNELS ? n : 0), kept + step - 1,
+                                     step, step, step, step, step};
+    const struct scan_rows rows = {k_src + k_first, q_src + q_first, v_src + v_first, rates + c_first, betas + h,
+                                   k_stride, q_stride, v_stride, rates_stride, betas_stride};
     struct scan_row row = load_row(start < first ? drafts : rows, start < first ? 0 : first, is_there, lid);
     store_row(&row, lid, keys[start & 1], queries[start & 1]);
+#if DECAYS
+    store_decays(&row, lid, w[h], bias + c_first, decays[start & 1]);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     const int own = seq[SEQ_COPIES_END]; /* the sequence's own state is stored after the copies; drafts follow */
     for (int copy = seq[SEQ_COPY], i = start; copy <= own + 1; copy++) {
         const int stop = copy < own ? copies[2 * copy] + 1 : copy == own ? seq[SEQ_CERTAIN] : end;
         for (; i < stop; i++) {
             const uint here = i & 1;
-            const float rate = softplus(row.rate + bias[c_first]), beta = sigmoid(row.beta), v = row.v;
-#if !CHANNELS
+            const float beta = sigmoid(row.beta), v = row.v;
+#if DECAYS
+            const float decay = 1.0f;
+#else
+            const float rate = softplus(row.rate[0] + bias[c_first]);
+#endif
+#if !CHANNELS && !DECAYS
             const float decay = exp(rate * w[h]);
 #endif
             const int next = min(i + 1, end - 1);
@@ -217,6 +249,9 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
             for (uint j = 0; j < PER; j++) {
                 const float q = queries[here][begin + j];
                 k[j] = keys[here][begin + j];
+#if DECAYS
+                s[j] *= decays[here][begin + j];
+#endif
 #if DELTA
                 sum[0] = fma(s[j], k[j], sum[0]);
                 sum[1] = fma(s[j], q, sum[1]);
@@ -235,6 +270,9 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                 parts[here][part][c][lane] = sum[c];
             }
             store_row(&row, lid, keys[1 - here], queries[1 - here]);
+#if DECAYS
+            store_decays(&row, lid, w[h], bias + c_first, decays[1 - here]);
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint c = 0; c < SUMS; c++) {
                 sum[c] = parts[here][0][c][lane];
@@ -266,9 +304,9 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
 
 /* Keeps what advances a head by the drafts of the batch. A work-item has a float of a draft; the scan of this batch has
  * read those of the last. */
-__kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __global const float *restrict src,
-                                       uint src_stride, __global const float *restrict of_keys, uint keys_stride,
-                                       uint k_begin, uint v_begin, uint per_k, uint n_k, uint dv,
+__kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __global const float *restrict k_src,
+                                       uint k_stride, uint k_begin, __global const float *restrict v_src,
+                                       uint v_stride, uint v_begin, uint per_k, uint n_k, uint dv,
                                        __global const float *restrict rates, uint rates_stride,
                                        __global const float *restrict betas, uint betas_stride,
                                        __global float *states, ulong state_floats, ulong drafts_first, int max_drafts)
@@ -278,13 +316,12 @@ __kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __glo
     __global float *drafts = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) +
                              (size_t)h * max_drafts * DRAFT_FLOATS(DK, dv);
     for (int i = seq[SEQ_CERTAIN]; i < seq[SEQ_END]; i++, drafts += DRAFT_FLOATS(DK, dv)) {
-        __global const float *row = src + (size_t)i * src_stride;
         for (uint j = get_local_id(0); j < DRAFT_FLOATS(DK, dv); j += WG) {
             float x = betas[(size_t)i * betas_stride + h];
             if (j < DK) {
-                x = of_keys[(size_t)i * keys_stride + k_begin + head * DK + j];
+                x = k_src[(size_t)i * k_stride + k_begin + head * DK + j];
             } else if (j < DK + dv) {
-                x = row[v_begin + h * dv + j - DK];
+                x = v_src[(size_t)i * v_stride + v_begin + h * dv + j - DK];
             } else if (j < DK + dv + RATES(dv)) {
                 x = rates[(size_t)i * rates_stride + h * RATES(dv) + j - DK - dv];
             }

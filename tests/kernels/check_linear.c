@@ -24,7 +24,7 @@ static float *random_floats(struct check *c, size_t n, double low, double high)
     return x;
 }
 
-static struct linear make(struct check *c, int n_keys, int n_cols, int n_rows, bool corrects)
+static struct linear make(struct check *c, int n_keys, int n_cols, int n_rows, bool corrects, bool by_key)
 {
     size_t rows = (size_t)n_rows, gap = (size_t)check_random_below(c, 3); /* floats between rows */
     double unit = 1 / sqrt((double)n_keys);                               /* keys of length about 1, as in models */
@@ -41,7 +41,11 @@ static struct linear make(struct check *c, int n_keys, int n_cols, int n_rows, b
     l.a.q = random_floats(c, rows * l.a.qk_stride, -1, 1);
     l.a.k = random_floats(c, rows * l.a.qk_stride, -1.7 * unit, 1.7 * unit);
     l.a.v = random_floats(c, rows * l.a.v_stride, -1, 1);
-    l.a.decay = random_floats(c, rows, 0, 1);
+    if (by_key) {
+        l.a.key_decay = random_floats(c, rows * (size_t)n_keys, 0, 1);
+    } else {
+        l.a.decay = random_floats(c, rows, 0, 1);
+    }
     l.a.rate = random_floats(c, rows, 0, 1);
     l.start = random_floats(c, l.n_state, -1, 1);
     l.a.state = l.state = floats(l.n_state);
@@ -65,8 +69,9 @@ static void column(const struct linear *l, int n, double out[MAX_ROWS], double l
         const float *q = a->q + (size_t)t * a->qk_stride, *k = a->k + (size_t)t * a->qk_stride;
         double v = (double)a->v[(size_t)t * a->v_stride + (size_t)n], v_size = fabs(v), sizes = 0;
         for (int j = 0; j < a->n_keys; j++) {
-            state[j] *= (double)a->decay[t];
-            size[j] *= (double)a->decay[t];
+            double decay = (double)(a->key_decay != NULL ? a->key_decay[t * a->n_keys + j] : a->decay[t]);
+            state[j] *= decay;
+            size[j] *= decay;
         }
         for (int j = 0; j < a->n_keys && a->corrects; j++) {
             v -= state[j] * (double)k[j];
@@ -121,7 +126,8 @@ static void check_pieces(struct check *c, const struct linear *l)
         a.k += (size_t)t * a.qk_stride;
         a.v += (size_t)t * a.v_stride;
         a.out = out + (size_t)t * a.out_stride;
-        a.decay += t;
+        a.decay += a.decay != NULL ? t : 0;
+        a.key_decay += a.key_decay != NULL ? t * a.n_keys : 0;
         a.rate += t;
         a.first_col = middle;
         c->t->linear_attention(&a);
@@ -137,15 +143,54 @@ static void check_linear(struct check *c, int arg)
 {
     static const int keys[] = {1, 2, 7, 64, MAX_KEYS}, cols[] = {1, 8, 15, 16, 17, 40, 128, MAX_COLS};
     (void)arg;
-    for (int i = 0; i < (int)(ARRAY_LEN(keys) * ARRAY_LEN(cols) * 2 * MAX_ROWS); i++) {
+    for (int i = 0; i < (int)(ARRAY_LEN(keys) * ARRAY_LEN(cols) * 4 * MAX_ROWS); i++) {
         int k = keys[i % (int)ARRAY_LEN(keys)], n = cols[i / (int)ARRAY_LEN(keys) % (int)ARRAY_LEN(cols)];
-        int rest = i / (int)(ARRAY_LEN(keys) * ARRAY_LEN(cols)), rows = 1 + rest / 2;
-        check_case(c, "%d keys, %d columns, %d rows%s", k, n, rows, rest % 2 == 1 ? ", corrects" : "");
-        struct linear l = make(c, k, n, rows, rest % 2 == 1);
+        int rest = i / (int)(ARRAY_LEN(keys) * ARRAY_LEN(cols)), rows = 1 + rest / 4;
+        check_case(c, "%d keys, %d columns, %d rows%s%s", k, n, rows, rest % 2 == 1 ? ", corrects" : "",
+                   rest / 2 % 2 == 1 ? ", decays by key" : "");
+        struct linear l = make(c, k, n, rows, rest % 2 == 1, rest / 2 % 2 == 1);
         c->t->linear_attention(&l.a);
         check_columns(c, &l);
         check_pieces(c, &l);
         check_guards(c);
+    }
+}
+
+/* Decays of n components, and the same bits in pieces and in place. */
+static void decay_case(struct check *c, size_t n, double rate, double most)
+{
+    float *x = random_floats(c, n, -most, most), *bias = random_floats(c, n, -most / 4, most / 4), *out = floats(n);
+    c->t->decay(x, bias, (float)rate, n, out);
+    for (size_t i = 0; i < n; i++) {
+        double sum = (double)x[i] + (double)bias[i];
+        double u = (double)(float)rate * (sum > 700 ? sum : log1p(exp(sum))), want = exp(u);
+        if (!(fabs((double)out[i] - want) <= (1e-6 + 4e-7 * fabs(u) * (1 + fabs(sum))) * want + 2e-38)) {
+            check_fail(c, "decay", i, (double)out[i], want);
+            return;
+        }
+    }
+    float *pieces = floats(n);
+    for (size_t at = 0, piece; at < n; at += piece) {
+        piece = 1 + (size_t)check_random_below(c, 20);
+        piece = MIN_OF(n - at, piece);
+        c->t->decay(x + at, bias + at, (float)rate, piece, pieces + at);
+    }
+    check_same_f32(c, "pieces", pieces, out, n);
+    c->t->decay(x, bias, (float)rate, n, x);
+    check_same_f32(c, "in place", x, out, n);
+    check_guards(c);
+}
+
+static void check_decay(struct check *c, int arg)
+{
+    static const double rates[] = {0, -0.01, -1, -16, -1000}, most[] = {1, 12, 90, 1e30};
+    static const size_t sizes[] = {1, 7, 16, 17, 128, 300};
+    (void)arg;
+    for (size_t i = 0; i < ARRAY_LEN(rates) * ARRAY_LEN(most) * ARRAY_LEN(sizes); i++) {
+        size_t n = sizes[i % ARRAY_LEN(sizes)], rest = i / ARRAY_LEN(sizes);
+        double rate = rates[rest % ARRAY_LEN(rates)], up_to = most[rest / ARRAY_LEN(rates)];
+        check_case(c, "%zu components up to %g, rate %g", n, up_to, rate);
+        decay_case(c, n, rate, up_to);
     }
 }
 
@@ -179,9 +224,40 @@ static void wrong_state(const struct kern_linear_args *a) /* bits that depend on
     }
 }
 
+static void wrong_decay(const struct kern_linear_args *a) /* one for all components */
+{
+    float same[MAX_ROWS * MAX_KEYS];
+    struct kern_linear_args b = *a;
+    for (int i = 0; a->key_decay != NULL && i < a->n_rows * a->n_keys; i++) {
+        same[i] = a->key_decay[i / a->n_keys * a->n_keys];
+    }
+    b.key_decay = a->key_decay != NULL ? same : NULL;
+    honest.linear_attention(&b);
+}
+
+static void without_bias(const float *x, const float *bias, float rate, size_t n, float *out)
+{
+    float zeros[300] = {0};
+    (void)bias;
+    honest.decay(x, zeros, rate, n, out);
+}
+static void wrong_end(const float *x, const float *bias, float rate, size_t n, float *out)
+{
+    honest.decay(x, bias, rate, n - n % 16, out);
+}
+
+static bool plant_decay(struct kern_table *t, int arg, int variant)
+{
+    (void)arg;
+    honest = *t;
+    t->decay = variant == 0 ? without_bias : wrong_end;
+    return variant < 2;
+}
+
 static bool plant(struct kern_table *t, int arg, int variant)
 {
-    static void (*const faults[])(const struct kern_linear_args *) = {wrong_key, wrong_rule, wrong_tail, wrong_state};
+    static void (*const faults[])(const struct kern_linear_args *) = {wrong_key, wrong_rule, wrong_tail, wrong_state,
+                                                                      wrong_decay};
     (void)arg;
     honest = *t;
     t->linear_attention = faults[variant % (int)ARRAY_LEN(faults)];
@@ -199,12 +275,15 @@ static void run_ref(void *arg) { ((struct bench_arg *)arg)->ref->linear_attentio
 
 static void bench(struct check *c, int arg)
 {
-    enum { KEYS = 128, COLS = 128, ROWS = 32 }; /* a head of Qwen3-Next */
+    enum { KEYS = 128, COLS = 128, ROWS = 32 }; /* a head of Qwen3-Next, and of Kimi Linear */
     (void)arg;
-    check_case(c, "bench");
-    struct bench_arg b = {.t = c->t, .ref = c->ref, .l = make(c, KEYS, COLS, ROWS, true)};
-    struct check_work w = {.size = "128 x 128, 32 rows", .f32_ops = 7.0 * KEYS * COLS * ROWS};
-    check_bench_row(c, &w, run, run_ref, &b);
+    for (int by_key = 0; by_key < 2; by_key++) {
+        check_case(c, "bench");
+        struct bench_arg b = {.t = c->t, .ref = c->ref, .l = make(c, KEYS, COLS, ROWS, true, by_key)};
+        struct check_work w = {.size = by_key ? "128 x 128, 32 rows, by key" : "128 x 128, 32 rows",
+                               .f32_ops = 7.0 * KEYS * COLS * ROWS};
+        check_bench_row(c, &w, run, run_ref, &b);
+    }
 }
 
 /* --- selective scans ---------------------------------------------------------------------------------------------- */
@@ -363,6 +442,7 @@ static void bench_scan(struct check *c, int arg)
 
 const struct check_op check_linear_ops[] = {
     {.name = "linear_attention", .check = check_linear, .plant = plant, .bench = bench},
+    {.name = "decay", .check = check_decay, .plant = plant_decay},
     {.name = "selective_scan", .check = check_scan, .plant = plant_scan, .bench = bench_scan},
     {.name = NULL},
 };

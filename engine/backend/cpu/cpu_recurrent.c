@@ -119,7 +119,7 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
 
 /* Rows of one head: elements of row i are i strides after those of the first. */
 struct head_rows {
-    const float *q, *k, *v, *rate, *beta; /* of a state space C, B, x and dt, without beta */
+    const float *q, *k, *v, *rates, *beta; /* of a state space C, B, x and dt, without beta */
     size_t qk_stride, v_stride, rate_stride, beta_stride;
     float *out;
     size_t out_stride; /* 0: all rows in one place, which nobody reads */
@@ -128,21 +128,34 @@ struct head_rows {
 
 /* Normalized queries and keys of n rows, with n * key_dim <= DELTA_FLOATS. */
 struct delta_rows {
-    float query[DELTA_FLOATS], key[DELTA_FLOATS];
+    float query[DELTA_FLOATS], key[DELTA_FLOATS], key_decay[DELTA_FLOATS];
     float decay[HEAD_ROWS], rate[HEAD_ROWS];
 };
+
+/* Computes the decays of row i of value head h. */
+static void find_decays(const struct cpu_run *run, const struct head_rows *in, int32_t i, uint32_t h,
+                        struct delta_rows *r)
+{
+    const struct plan_step *s = &run->step->step;
+    const struct plan_delta *d = &run->m->plan->delta;
+    const float *rates = in->rates + (size_t)i * in->rate_stride, *bias = cpu_vector(run, s->bias[0]);
+    float a = cpu_vector(run, s->w[0])[h];
+    if (d->decays_keys) {
+        run->m->kern.decay(rates, bias + (size_t)h * d->key_dim, a, d->key_dim, r->key_decay + (size_t)i * d->key_dim);
+    } else {
+        r->decay[i] = expf(a * cpu_softplus(*rates + bias[h]));
+    }
+}
 
 /* Advances the state of value head h by the rows. */
 static void delta_run(const struct cpu_run *run, const struct head_rows *in, uint32_t h, float *state)
 {
     const struct backend_model *m = run->m;
-    const struct plan_step *s = &run->step->step;
     const struct plan_delta *d = &m->plan->delta;
     struct delta_rows r;
     for (int32_t i = 0; i < in->n; i++) {
-        float x = in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h];
         float beta = in->beta[(size_t)i * in->beta_stride];
-        r.decay[i] = expf(cpu_vector(run, s->w[0])[h] * cpu_softplus(x));
+        find_decays(run, in, i, h, &r);
         r.rate[i] = 1.0f / (1.0f + expf(-beta));
         bring_to_length(in->q + (size_t)i * in->qk_stride, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
                         r.query + (size_t)i * d->key_dim);
@@ -158,6 +171,7 @@ static void delta_run(const struct cpu_run *run, const struct head_rows *in, uin
         .v = in->v,
         .v_stride = in->v_stride,
         .decay = r.decay,
+        .key_decay = d->decays_keys ? r.key_decay : NULL,
         .rate = r.rate,
         .out = in->out,
         .out_stride = in->out_stride,
@@ -173,13 +187,16 @@ static struct head_rows delta_in(const struct cpu_run *run, int32_t first, int32
     const struct plan_step *s = &run->step->step;
     const struct plan_delta *d = &run->m->plan->delta;
     const size_t *strides = run->m->strides;
-    const float *rows = cpu_row(run, s->src, first), *q = rows + plan_delta_key_head(d, h) * d->key_dim;
-    return (struct head_rows){.q = q,
-                              .k = q + d->n_k_heads * d->key_dim,
-                              .v = rows + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
-                              .qk_stride = strides[s->src],
-                              .v_stride = strides[s->src],
-                              .rate = cpu_row(run, s->delta.alpha, first) + h,
+    bool is_apart = s->delta.keys != PLAN_NONE;
+    uint32_t key = plan_delta_key_head(d, h) * d->key_dim, all = d->n_k_heads * d->key_dim;
+    const float *rows = cpu_row(run, s->src, first);
+    const float *values = is_apart ? cpu_row(run, s->delta.values, first) : rows + 2 * (size_t)all;
+    return (struct head_rows){.q = rows + key,
+                              .k = (is_apart ? cpu_row(run, s->delta.keys, first) : rows + all) + key,
+                              .v = values + h * d->value_dim,
+                              .qk_stride = strides[s->src], /* and of keys, which are as wide */
+                              .v_stride = strides[is_apart ? s->delta.values : s->src],
+                              .rates = cpu_row(run, s->delta.alpha, first) + h * plan_delta_decays(d),
                               .rate_stride = strides[s->delta.alpha],
                               .beta = cpu_row(run, s->delta.beta, first) + h,
                               .beta_stride = strides[s->delta.beta],
@@ -205,7 +222,7 @@ static void ssm_run(const struct cpu_run *run, const struct head_rows *in, uint3
     const struct plan_ssm *d = &run->m->plan->ssm;
     float decay[HEAD_ROWS], rate[HEAD_ROWS];
     for (int32_t i = 0; i < in->n; i++) {
-        rate[i] = cpu_softplus(in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h]);
+        rate[i] = cpu_softplus(in->rates[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h]);
         decay[i] = expf(rate[i] * cpu_vector(run, s->w[0])[h]);
     }
     run->m->kern.linear_attention(&(struct kern_linear_args){
@@ -239,7 +256,7 @@ static struct head_rows ssm_in(const struct cpu_run *run, int32_t first, int32_t
                               .v = rows + h * d->head_dim,
                               .qk_stride = strides[s->src],
                               .v_stride = strides[s->src],
-                              .rate = cpu_row(run, s->ssm.dt, first) + h,
+                              .rates = cpu_row(run, s->ssm.dt, first) + h,
                               .rate_stride = strides[s->ssm.dt],
                               .out = cpu_row(run, s->dst, first) + h * d->head_dim,
                               .out_stride = strides[s->dst],
@@ -266,7 +283,7 @@ static void scan_run(const struct cpu_run *run, const struct head_rows *in, uint
     const float *bias = cpu_vector(run, s->bias[0]) + first;
     float dt[SCAN_FLOATS]; /* [n][p] */
     for (size_t i = 0; i < (size_t)in->n * p; i++) {
-        dt[i] = cpu_softplus(in->rate[i / p * in->rate_stride + i % p] + bias[i % p]);
+        dt[i] = cpu_softplus(in->rates[i / p * in->rate_stride + i % p] + bias[i % p]);
     }
     run->m->kern.selective_scan(&(struct kern_scan_args){
         .state = state,
@@ -298,7 +315,7 @@ static struct head_rows scan_in(const struct cpu_run *run, int32_t first, int32_
                               .v = cpu_row(run, s->src, first) + at,
                               .qk_stride = strides[s->scan.b], /* of the same width as c */
                               .v_stride = strides[s->src],
-                              .rate = cpu_row(run, s->scan.dt, first) + at,
+                              .rates = cpu_row(run, s->scan.dt, first) + at,
                               .rate_stride = strides[s->scan.dt],
                               .out = cpu_row(run, s->dst, first) + at,
                               .out_stride = strides[s->dst],
@@ -364,13 +381,13 @@ static void advance(const struct cpu_run *r, const struct head_op *op, const flo
     size_t stride = plan_drafted_floats(r->m->plan, &r->step->step);
     float unread[PLAN_MAX_HEAD];
     for (int32_t i = 0; i < n; i += op->at_once) {
-        const float *k = rows + (size_t)i * stride, *v = k + op->n_keys, *rate = v + op->n_cols;
+        const float *k = rows + (size_t)i * stride, *v = k + op->n_keys, *rates = v + op->n_cols;
         op->run(r,
                 &(struct head_rows){.q = k,
                                     .k = k,
                                     .v = v,
-                                    .rate = rate,
-                                    .beta = rate + 1,
+                                    .rates = rates,
+                                    .beta = rates + op->n_rates,
                                     .qk_stride = stride,
                                     .v_stride = stride,
                                     .rate_stride = stride,
@@ -389,7 +406,7 @@ static void keep_rows(const struct cpu_run *r, const struct head_op *op, const s
         memcpy(to, in->k + (size_t)i * in->qk_stride, op->n_keys * sizeof *to);
         memcpy(to + op->n_keys, in->v + (size_t)i * in->v_stride, op->n_cols * sizeof *to);
         float *rates = to + op->n_keys + op->n_cols;
-        memcpy(rates, in->rate + (size_t)i * in->rate_stride, op->n_rates * sizeof *to);
+        memcpy(rates, in->rates + (size_t)i * in->rate_stride, op->n_rates * sizeof *to);
         if (in->beta != NULL) {
             rates[op->n_rates] = in->beta[(size_t)i * in->beta_stride];
         }
@@ -461,7 +478,7 @@ void cpu_recurrent_delta(const struct cpu_run *r)
                                    .end = delta_end,
                                    .n_keys = d->key_dim,
                                    .n_cols = d->value_dim,
-                                   .n_rates = 1,
+                                   .n_rates = plan_delta_decays(d),
                                    .at_once = (int32_t)MIN_OF((uint32_t)HEAD_ROWS, DELTA_FLOATS / d->key_dim)});
 }
 

@@ -118,25 +118,35 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
 /* A row of a head. */
 struct head_row {
     const float *q, *k, *v; /* of a state space C, B and x */
-    const float *rates;     /* alpha; dt, of a scan one a column */
+    const float *rates;     /* alphas; dt, of a scan one a column */
     float beta;
 };
+
+/* Computes the decay of each row of the state of value head h. */
+static void find_decays(const struct ref_run *r, const struct head_row *in, uint32_t h, double *decay)
+{
+    const struct plan_step *s = r->step;
+    uint32_t n = plan_delta_decays(&r->m->plan->delta);
+    for (uint32_t j = 0; j < r->m->plan->delta.key_dim; j++) {
+        double x = j < n ? (double)in->rates[j] + ref_vector(r, s->bias[0])[h * n + j] : 0;
+        decay[j] = j < n ? exp(ref_vector(r, s->w[0])[h] * ref_math_softplus(x)) : decay[0];
+    }
+}
 
 /* Updates the state [dk][dv] of value head h with a row and computes the head's output [dv]. */
 static void delta_row(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out)
 {
     const struct plan_step *s = r->step;
     const struct plan_delta *d = &r->m->plan->delta;
-    double x = (double)in->rates[0] + ref_vector(r, s->bias[0])[h];
-    double decay = exp(ref_vector(r, s->w[0])[h] * ref_math_softplus(x));
     double beta = 1.0 / (1.0 + exp(-(double)in->beta));
-    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
+    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], decay[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
+    find_decays(r, in, h, decay);
     bring_to_length(in->q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
     bring_to_length(in->k, d->key_dim, 1.0, key);
     for (uint32_t n = 0; n < d->value_dim; n++) {
         double known = 0, y = 0;
         for (uint32_t j = 0; j < d->key_dim; j++) {
-            column[j] = decay * state[(size_t)j * d->value_dim + n];
+            column[j] = decay[j] * state[(size_t)j * d->value_dim + n];
             known += column[j] * key[j];
         }
         double change = beta * (in->v[n] - known);
@@ -156,11 +166,13 @@ static struct head_row delta_in(const struct ref_run *r, int32_t i, uint32_t h)
 {
     const struct plan_step *s = r->step;
     const struct plan_delta *d = &r->m->plan->delta;
-    const float *row = ref_row(r, s->src, i), *q = row + plan_delta_key_head(d, h) * d->key_dim;
-    return (struct head_row){.q = q,
-                             .k = q + d->n_k_heads * d->key_dim,
-                             .v = row + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
-                             .rates = ref_row(r, s->delta.alpha, i) + h,
+    bool is_apart = s->delta.keys != PLAN_NONE;
+    uint32_t key = plan_delta_key_head(d, h) * d->key_dim, all = d->n_k_heads * d->key_dim;
+    const float *row = ref_row(r, s->src, i);
+    return (struct head_row){.q = row + key,
+                             .k = (is_apart ? ref_row(r, s->delta.keys, i) : row + all) + key,
+                             .v = (is_apart ? ref_row(r, s->delta.values, i) : row + 2 * all) + h * d->value_dim,
+                             .rates = ref_row(r, s->delta.alpha, i) + h * plan_delta_decays(d),
                              .beta = ref_row(r, s->delta.beta, i)[h]};
 }
 
@@ -306,7 +318,7 @@ void ref_recurrent_delta(const struct ref_run *r, int from, int to)
                                 .row = delta_row,
                                 .n_keys = d->key_dim,
                                 .n_cols = d->value_dim,
-                                .n_rates = 1,
+                                .n_rates = plan_delta_decays(d),
                                 .has_beta = true});
 }
 

@@ -88,14 +88,17 @@ static void linear_column(const struct kern_linear_args *a, int n)
 {
     for (int t = 0; t < a->n_rows; t++) {
         const float *q = a->q + (size_t)t * a->qk_stride, *k = a->k + (size_t)t * a->qk_stride;
-        double decay = (double)a->decay[t], known = 0, y = 0;
+        const float *decay = a->key_decay != NULL ? a->key_decay + (size_t)t * (size_t)a->n_keys : a->decay + t;
+        int step = a->key_decay != NULL;
+        double known = 0, y = 0;
         for (int j = 0; j < a->n_keys && a->corrects; j++) {
-            known += decay * (double)a->state[(size_t)j * (size_t)a->n_cols + (size_t)n] * (double)k[j];
+            known +=
+                (double)decay[j * step] * (double)a->state[(size_t)j * (size_t)a->n_cols + (size_t)n] * (double)k[j];
         }
         double change = (double)a->rate[t] * ((double)a->v[(size_t)t * a->v_stride + (size_t)n] - known);
         for (int j = 0; j < a->n_keys; j++) {
             float *s = a->state + (size_t)j * (size_t)a->n_cols + n;
-            double renewed = decay * (double)*s + (double)k[j] * change;
+            double renewed = (double)decay[j * step] * (double)*s + (double)k[j] * change;
             y += renewed * (double)q[j];
             *s = (float)renewed;
         }
@@ -125,8 +128,17 @@ static void selective_scan(const struct kern_scan_args *a)
     }
 }
 
+static void decay(const float *x, const float *bias, float rate, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = (double)x[i] + (double)bias[i], softplus = sum > 30 ? sum : log1p(exp(sum));
+        out[i] = (float)exp((double)rate * softplus);
+    }
+}
+
 void kern_ops_init_ref(struct kern_table *t)
 {
+    t->decay = decay;
     t->linear_attention = linear_attention;
     t->selective_scan = selective_scan;
     t->rmsnorm = rmsnorm;

@@ -27,6 +27,7 @@ static void vec_init(struct kern_table *t)
     t->attention_join = vec_attention_join;
     t->kv_store = vec_kv_store;
     t->linear_attention = vec_linear_attention;
+    t->decay = vec_decay;
     t->selective_scan = vec_selective_scan;
 }
 

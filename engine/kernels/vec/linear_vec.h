@@ -55,60 +55,92 @@ static ALWAYS_INLINE void linear_renew(const struct kern_linear_args *a, const s
     }
 }
 
-/* Computes one row of one block of `vecs` vectors. */
+/* Computes one row of one block of `vecs` vectors; by_key: with key_decay. */
 static ALWAYS_INLINE void linear_row(const struct kern_linear_args *a, const struct linear_block *b, int t, int vecs,
-                                     bool is_part)
+                                     bool is_part, bool by_key)
 {
     const float *q = a->q + (size_t)t * a->qk_stride, *k = a->k + (size_t)t * a->qk_stride;
     const float *v = b->v + (size_t)t * a->v_stride;
     float *out = b->out + (size_t)t * a->out_stride;
-    vec decay = vec_set1(a->decay[t]), rate = vec_set1(a->rate[t]);
+    const float *d = by_key ? a->key_decay + (size_t)t * (size_t)a->n_keys : NULL;
+    vec decay = by_key ? vec_set1(0) : vec_set1(a->decay[t]), rate = vec_set1(a->rate[t]);
     vec even[LINEAR_VECS], odd[LINEAR_VECS], change[LINEAR_VECS];
     for (int i = 0; i < vecs; i++) {
         even[i] = odd[i] = vec_set1(0);
     }
     int n = a->n_keys, j = 0;
     for (; a->corrects && j + 1 < n; j += 2) {
-        linear_know(a, b, j, k[j], even, vecs, is_part);
-        linear_know(a, b, j + 1, k[j + 1], odd, vecs, is_part);
+        linear_know(a, b, j, by_key ? d[j] * k[j] : k[j], even, vecs, is_part);
+        linear_know(a, b, j + 1, by_key ? d[j + 1] * k[j + 1] : k[j + 1], odd, vecs, is_part);
     }
     if (a->corrects && j < n) {
-        linear_know(a, b, j, k[j], even, vecs, is_part);
+        linear_know(a, b, j, by_key ? d[j] * k[j] : k[j], even, vecs, is_part);
     }
     for (int i = 0; i < vecs; i++) {
-        vec known = vec_mul(decay, vec_add(even[i], odd[i]));
+        vec known = vec_add(even[i], odd[i]);
+        known = by_key ? known : vec_mul(decay, known);
         change[i] = vec_mul(rate, vec_sub(linear_load(v, (size_t)i * VEC_LANES, b->n, is_part), known));
         even[i] = odd[i] = vec_set1(0);
     }
     for (j = 0; j + 1 < n; j += 2) {
-        linear_renew(a, b, j, decay, k[j], q[j], change, even, vecs, is_part);
-        linear_renew(a, b, j + 1, decay, k[j + 1], q[j + 1], change, odd, vecs, is_part);
+        linear_renew(a, b, j, by_key ? vec_set1(d[j]) : decay, k[j], q[j], change, even, vecs, is_part);
+        linear_renew(a, b, j + 1, by_key ? vec_set1(d[j + 1]) : decay, k[j + 1], q[j + 1], change, odd, vecs, is_part);
     }
     if (j < n) {
-        linear_renew(a, b, j, decay, k[j], q[j], change, even, vecs, is_part);
+        linear_renew(a, b, j, by_key ? vec_set1(d[j]) : decay, k[j], q[j], change, even, vecs, is_part);
     }
     for (int i = 0; i < vecs; i++) {
         linear_store(out, (size_t)i * VEC_LANES, vec_add(even[i], odd[i]), b->n, is_part);
     }
 }
 
-static void vec_linear_attention(const struct kern_linear_args *a)
+static ALWAYS_INLINE void linear_rows(const struct kern_linear_args *a, bool by_key)
 {
     size_t last = (size_t)a->last_col, width = LINEAR_VECS * VEC_LANES;
     for (size_t at = (size_t)a->first_col; at < last; at += width) {
         struct linear_block b = {.state = a->state + at, .out = a->out + at, .v = a->v + at, .n = last - at};
         if (b.n >= width) {
             for (int t = 0; t < a->n_rows; t++) {
-                linear_row(a, &b, t, LINEAR_VECS, false);
+                linear_row(a, &b, t, LINEAR_VECS, false, by_key);
             }
             continue;
         }
         for (; b.n > 0; b.state += VEC_LANES, b.out += VEC_LANES, b.v += VEC_LANES) {
             for (int t = 0; t < a->n_rows; t++) {
-                linear_row(a, &b, t, 1, true);
+                linear_row(a, &b, t, 1, true, by_key);
             }
             b.n -= b.n < VEC_LANES ? b.n : VEC_LANES;
         }
+    }
+}
+
+static void vec_linear_attention(const struct kern_linear_args *a)
+{
+    if (a->key_decay != NULL) {
+        linear_rows(a, true);
+    } else {
+        linear_rows(a, false);
+    }
+}
+
+/* Computes log(1 + z) of z in 0 .. 1 as 2 atanh(t) with t = z / (2 + z) <= 1/3: its series without the terms from
+ * t^17 on, which are below 2e-9 of the sum. */
+static inline vec vec_log1p(vec z)
+{
+    vec t = vec_div(z, vec_add(z, vec_set1(2.0f))), square = vec_mul(t, t);
+    vec sum = vec_set1(1.0f / 15);
+    for (int n = 13; n >= 1; n -= 2) {
+        sum = vec_fma(sum, square, vec_set1(1.0f / (float)n));
+    }
+    return vec_mul(vec_add(t, t), sum);
+}
+
+static void vec_decay(const float *x, const float *bias, float rate, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i += VEC_LANES) {
+        vec sum = vec_add(vec_load_part(x + i, n - i), vec_load_part(bias + i, n - i));
+        vec softplus = vec_add(vec_max(vec_set1(0), sum), vec_log1p(vec_exp(vec_sub(vec_set1(0), vec_abs(sum)))));
+        vec_store_part(out + i, vec_exp(vec_mul(vec_set1(rate), softplus)), n - i);
     }
 }
 

@@ -637,6 +637,22 @@ static void delta(void)
     s->bias[0] = bias;
     s->eps = 1e-12f;
     expect("states 2, 3 and -1/4", y, ROWS(2, -3, -0.25f));
+    begin(1, 2);
+    p->delta = (struct plan_delta){.n_k_heads = 1, .n_v_heads = 1, .key_dim = 2, .value_dim = 1, .decays_keys = true};
+    plan_buf_id q = input(2, ROWS(1e6f, 0, 0, 1e6f, 0, 1e6f)), k = input(2, ROWS(0, 1e6f, 0, 1e6f, 1e6f, 0));
+    plan_buf_id v = input(1, ROWS(4, 4, 9)), alphas = input(2, ROWS(0, 0, 0, LN2, 0, 0));
+    plan_buf_id none = input(1, ROWS(0, 0, 0)), out = buffer(1);
+    plan_weight_id a = vector(1, ROWS(-1)), zero = vector(2, ROWS(0, 0));
+    s = step(PLAN_DELTA, q, out); /* the second row of the state decays to 1/2, by alpha = ln 2 to 1/3 */
+    s->delta.beta = none;
+    s->delta.alpha = alphas;
+    s->delta.keys = k;
+    s->delta.values = v;
+    s->w[0] = a;
+    s->bias[0] = zero;
+    s->eps = 1e-12f;
+    float root = sqrtf(0.5f);
+    expect("states (0, 2), (0, 7/3) and (9/2, 7/6)", out, ROWS(0, 7.0f / 3 * root, 7.0f / 6 * root));
 }
 
 static void ssm(void)

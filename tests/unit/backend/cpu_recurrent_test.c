@@ -18,6 +18,7 @@ enum { GROUPS = 2, STATE = 7, SPACE = D + 2 * GROUPS * STATE };
 static float embd[V * D], taps[D * TAPS], bias[D];
 static float mixed[V * MIXED], betas[V * HEADS], alphas[V * HEADS], decays[HEADS], steps[HEADS], norm[VALUE];
 static float space[V * SPACE], skips[HEADS], lefts[V * STATE], rights[V * STATE], rates[D * STATE];
+static float parts[3][V * D], key_rates[V * D], key_steps[D]; /* of a rule with a decay per component of a key */
 static const int32_t texts[2][N] = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9}};
 
 static void fill(float *x, size_t n, uint32_t seed)
@@ -121,6 +122,37 @@ static struct plan *make_delta_plan(bool is_tiled)
     return p;
 }
 
+/* Each component of a key has its own decay; q, k and values are in buffers of their own. */
+static struct plan *make_key_plan(void)
+{
+    struct plan *p = new_plan();
+    plan_buf_id in[3], beta, alpha, out;
+    p->delta = (struct plan_delta){
+        .n_k_heads = HEADS, .n_v_heads = HEADS, .key_dim = VALUE, .value_dim = VALUE, .decays_keys = true};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(plan_add_buf(p, "in", D, &in[i]), ERR_OK);
+        add_step(p, PLAN_EMBED, PLAN_NONE, in[i], add_weight(p, "part", parts[i], V, D));
+    }
+    ck_assert_int_eq(plan_add_buf(p, "beta", HEADS, &beta), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "alpha", D, &alpha), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "out", D, &out), ERR_OK);
+    add_step(p, PLAN_EMBED, PLAN_NONE, beta, add_weight(p, "betas", betas, V, HEADS));
+    add_step(p, PLAN_EMBED, PLAN_NONE, alpha, add_weight(p, "rates", key_rates, V, D));
+    struct plan_step *s = add_step(p, PLAN_DELTA, in[0], out, add_weight(p, "decays", decays, 1, HEADS));
+    s->delta.beta = beta;
+    s->delta.alpha = alpha;
+    s->delta.keys = in[1];
+    s->delta.values = in[2];
+    s->bias[0] = add_weight(p, "steps", key_steps, 1, D);
+    s->w[1] = add_weight(p, "norm", norm, 1, VALUE);
+    s->eps = 1e-6f;
+    add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
+    check_plan(p);
+    ck_assert_uint_eq(p->recurrent_floats, HEADS * VALUE * VALUE);
+    ck_assert_uint_eq(p->drafted_floats, HEADS * (3 * VALUE + 1));
+    return p;
+}
+
 static struct plan *make_block_plan(void) { return make_delta_plan(false); }
 static struct plan *make_tiled_plan(void) { return make_delta_plan(true); }
 
@@ -207,10 +239,10 @@ static void expect_scan(const int32_t *tokens, float out[N][D])
     }
 }
 
-static double length_of(const float *x)
+static double length_of(const float *x, int n)
 {
     double sum = 1e-6;
-    for (int j = 0; j < KEY; j++) {
+    for (int j = 0; j < n; j++) {
         sum += x[j] * x[j];
     }
     return sqrt(sum);
@@ -227,16 +259,44 @@ static void expect_head(const int32_t *tokens, int h, int key_head, float out[N]
         for (int n = 0; n < VALUE; n++) {
             double known = 0;
             for (int j = 0; j < KEY; j++) {
-                known += decay * state[j][n] * k[j] / length_of(k);
+                known += decay * state[j][n] * k[j] / length_of(k, KEY);
             }
             for (int j = 0; j < KEY; j++) {
-                state[j][n] = decay * state[j][n] + k[j] / length_of(k) * beta * (v[n] - known);
-                y[n] += state[j][n] * q[j] / length_of(q) / sqrt(KEY);
+                state[j][n] = decay * state[j][n] + k[j] / length_of(k, KEY) * beta * (v[n] - known);
+                y[n] += state[j][n] * q[j] / length_of(q, KEY) / sqrt(KEY);
             }
             squares += y[n] * y[n];
         }
         for (int n = 0; n < VALUE; n++) {
             out[t][h * VALUE + n] = (float)(y[n] / sqrt(squares / VALUE + 1e-6) * norm[n]);
+        }
+    }
+}
+
+static void expect_keys(const int32_t *tokens, float out[N][D])
+{
+    for (int h = 0; h < HEADS; h++) {
+        double state[VALUE][VALUE] = {{0}};
+        for (int t = 0; t < N; t++) {
+            int at = tokens[t] * D + h * VALUE;
+            const float *q = parts[0] + at, *k = parts[1] + at, *v = parts[2] + at;
+            double beta = 1 / (1 + exp(-betas[tokens[t] * HEADS + h])), y[VALUE] = {0}, squares = 0;
+            for (int n = 0; n < VALUE; n++) {
+                double known = 0;
+                for (int j = 0; j < VALUE; j++) {
+                    double x = (double)key_rates[at + j] + key_steps[h * VALUE + j];
+                    state[j][n] *= exp(decays[h] * (x > 30 ? x : log(1 + exp(x))));
+                    known += state[j][n] * k[j] / length_of(k, VALUE);
+                }
+                for (int j = 0; j < VALUE; j++) {
+                    state[j][n] += k[j] / length_of(k, VALUE) * beta * (v[n] - known);
+                    y[n] += state[j][n] * q[j] / length_of(q, VALUE) / sqrt(VALUE);
+                }
+                squares += y[n] * y[n];
+            }
+            for (int n = 0; n < VALUE; n++) {
+                out[t][h * VALUE + n] = (float)(y[n] / sqrt(squares / VALUE + 1e-6) * norm[n]);
+            }
         }
     }
 }
@@ -460,11 +520,8 @@ static void run_cut(const struct backend *b, struct backend_model *m, const int3
 static const struct subject {
     struct plan *(*make)(void);
     void (*expect)(const int32_t *tokens, float out[N][D]);
-} subjects[] = {{make_conv_plan, expect_conv},
-                {make_block_plan, expect_block},
-                {make_tiled_plan, expect_tiled},
-                {make_ssm_plan, expect_ssm},
-                {make_scan_plan, expect_scan}};
+} subjects[] = {{make_conv_plan, expect_conv}, {make_block_plan, expect_block}, {make_tiled_plan, expect_tiled},
+                {make_key_plan, expect_keys},  {make_ssm_plan, expect_ssm},     {make_scan_plan, expect_scan}};
 
 static void check(const struct subject *s, const struct backend *b, const char *cpu)
 {
@@ -524,7 +581,12 @@ START_TEST(a_step_is_its_formula_however_it_is_cut)
     fill(lefts, V * STATE, 12);
     fill(rights, V * STATE, 13);
     fill(rates, D * STATE, 14);
-    alphas[4 * HEADS + 1] = mixed[5 * D + 2] = 95; /* exp() of which is no float */
+    fill(key_rates, V * D, 15);
+    fill(key_steps, D, 16);
+    for (uint32_t i = 0; i < 3; i++) {
+        fill(parts[i], V * D, 17 + i);
+    }
+    alphas[4 * HEADS + 1] = mixed[5 * D + 2] = key_rates[4 * D + 10] = 95; /* exp() of which is no float */
     for (int i = 0; i < D * STATE; i++) {
         rates[i] = -fabsf(rates[i]) - 0.1f;
     }
@@ -576,6 +638,27 @@ START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
         p->steps[2].src = i == 6 ? p->steps[2].dst : p->steps[2].src;
         conv->conv.map = i == 7 ? PLAN_MAP_GELU_TANH : conv->conv.map; /* of products alone */
         p->steps[2].multiply.is_sparse = i == 8;                       /* which sigmoids are not */
+        ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
+        plan_free(&p);
+    }
+}
+END_TEST
+
+START_TEST(a_rule_that_does_not_fit_is_the_builders_mistake)
+{
+    for (int i = 0; i < 9; i++) {
+        struct plan *p = i < 4 ? make_key_plan() : make_block_plan();
+        struct plan_step *s = &p->steps[i < 4 ? 5 : 3];
+        struct err_info info = {0};
+        enum err expected = i == 2 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
+        s->delta.values = i == 0 ? PLAN_NONE : s->delta.values;
+        s->delta.alpha = i == 1 ? s->delta.beta : s->delta.alpha;
+        s->bias[0] = i == 2 ? s->w[0] : s->bias[0];
+        s->delta.keys = i == 3 ? s->delta.beta : i == 4 ? s->dst : s->delta.keys;
+        s->delta.values = i == 5 ? s->dst : s->delta.values;
+        p->delta.decays_keys |= i == 6; /* value heads share key heads */
+        s->dst = i == 7 ? s->src : s->dst;
+        p->is_bidirectional = i == 8;
         ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
         plan_free(&p);
     }
@@ -638,6 +721,7 @@ Suite *cpu_recurrent_suite(void)
     tcase_add_loop_test(c, a_step_is_its_formula_however_it_is_cut, 0, (int)(sizeof subjects / sizeof *subjects));
     tcase_add_test(c, a_batch_of_more_sequences_than_slots_is_refused);
     tcase_add_test(c, a_recurrent_step_that_does_not_fit_is_the_builders_mistake);
+    tcase_add_test(c, a_rule_that_does_not_fit_is_the_builders_mistake);
     tcase_add_test(c, a_state_space_that_does_not_fit_is_the_builders_mistake);
     tcase_add_test(c, a_scan_that_does_not_fit_is_the_builders_mistake);
     suite_add_tcase(s, c);
