@@ -94,7 +94,12 @@ static void put_keys(struct gguf_build *b, const struct gguf *g, const struct si
     char mine[ARRAY_LEN(names)][128];
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         snprintf(mine[i], sizeof mine[i], "%s.%s", z->arch, names[i]);
-        gguf_build_u32(b, mine[i], (uint32_t)values[i]);
+        const struct gguf_kv *kv = gguf_find(g, mine[i]);
+        if (kv != NULL && kv->type == GGUF_ARRAY) { /* 0 or 1 for each layer already */
+            gguf_build_copy(b, kv);
+        } else {
+            gguf_build_u32(b, mine[i], (uint32_t)values[i]);
+        }
     }
     for (size_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);

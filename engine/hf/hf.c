@@ -305,7 +305,7 @@ static void change_floats(float *data, uint64_t n, enum hf_change change)
     for (uint64_t i = 0; i < n; i++) {
         if (change == HF_PLUS_ONE) {
             data[i] += 1.0f;
-        } else if (change == HF_MINUS_EXP) {
+        } else if (change == HF_MINUS_EXP || change == HF_FLAT_MINUS_EXP) {
             data[i] = (float)-exp(data[i]);
         }
     }
@@ -362,7 +362,7 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
 {
     bool is_norm = gguf_str_ends((struct gguf_str){t->name, strlen(t->name)}, "norm.weight");
     bool is_plus_one = n->change == HF_PLUS_ONE || (h->family->norms_plus_one && is_norm);
-    if (t->n_dims == 1 || n->change == HF_FLAT) {
+    if (t->n_dims == 1 || n->change == HF_FLAT || n->change == HF_FLAT_MINUS_EXP) {
         return add_vector(h, name, t, is_plus_one ? HF_PLUS_ONE : n->change);
     }
     struct gguf_tensor out;

@@ -66,14 +66,15 @@ struct hf_key {
 
 enum hf_change {
     HF_SAME,
-    HF_PLUS_ONE,  /* norms of Gemma: (1 + w) x */
-    HF_MINUS_EXP, /* -exp(w), in F32 */
-    HF_FLAT,      /* a vector with shape [1, n] */
-    HF_AS_F32,    /* a matrix of biases, one row per expert */
-    HF_CONV,      /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
-    HF_UNPACKED,  /* if quantised, F32 in memory, because a builder splits it other than by whole rows */
-    HF_STACK,     /* {} is the index of one of several matrices that become one tensor, as for experts */
-    HF_DROP,      /* not needed, or read by `finish`: then `gguf` is for messages */
+    HF_PLUS_ONE,       /* norms of Gemma: (1 + w) x */
+    HF_MINUS_EXP,      /* -exp(w), in F32 */
+    HF_FLAT,           /* a vector with shape [1, n] */
+    HF_FLAT_MINUS_EXP, /* -exp(w) of a vector, whatever its shape */
+    HF_AS_F32,         /* in F32, of the same shape */
+    HF_CONV,           /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
+    HF_UNPACKED,       /* if quantised, F32 in memory, because a builder splits it other than by whole rows */
+    HF_STACK,          /* {} is the index of one of several matrices that become one tensor, as for experts */
+    HF_DROP,           /* not needed, or read by `finish`: then `gguf` is for messages */
 };
 
 /* A tensor's name in the folder and in GGUF. {} stands for the layer's number and, a second time in `hf`, for the

@@ -151,7 +151,7 @@ enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const cha
     bool has_any = false;
     TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.mixer[i] = heads[i] == 0 ? other : BLOCKS_ATTENTION;
+        b->style.mixer[i] = heads[i] == 0 ? other : b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;
         has_any |= heads[i] == 0;
     }
     return has_any ? blocks_skip_attention(b, what) : ERR_OK;
@@ -317,7 +317,9 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint3
     const uint64_t shape[2][3] = {{n_in, n_out, n}, {n_in, n, 1}};
     const uint64_t *want = shape[n_out == 1];
     const struct gguf_tensor *t = find_tensor(b, full);
-    if (t == NULL || memcmp(t->dims, want, sizeof *shape) != 0 || t->dims[3] != 1) {
+    bool fits = t != NULL && t->dims[3] == 1 &&
+                (memcmp(t->dims, want, sizeof *shape) == 0 || memcmp(t->dims, shape[0], sizeof *shape) == 0);
+    if (!fits) {
         if (b->probe != NULL) {
             const struct row_source *zeros;
             TRY(take_zeros(b, full, want[0], want[1] * want[2], &zeros));

@@ -45,6 +45,7 @@ enum blocks_mixer {
     BLOCKS_LATENT,        /* attention over latents */
     BLOCKS_CONV,          /* a short convolution */
     BLOCKS_DELTA,         /* the gated delta rule */
+    BLOCKS_KDA,           /* the gated delta rule with a decay per component of a key */
     BLOCKS_SSM,           /* a state space */
     BLOCKS_SCAN,          /* a selective scan */
     BLOCKS_ATTENTION_SSM, /* both, of one norm */
@@ -138,6 +139,19 @@ extern const struct hf_name blocks_gemma_names[];
     {at "out_proj.bias", "blk.{}.ssm_out.bias", HF_SAME}
 /* clang-format on */
 
+/* Likewise: the tensors of latent attention. */
+/* clang-format off */
+#define BLOCKS_LATENT_NAMES \
+    {"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias", HF_SAME}, \
+    {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias", HF_SAME}, \
+    {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight", HF_UNPACKED}
+/* clang-format on */
+
 /* Finish folders with state spaces (blocks_hf.c). check_limit rejects limits of their steps dt by time_step_limit;
  * ERR_BAD_CONFIG. shape_ssm gives their vectors GGUF's shapes, [1, heads] and, of the norm, [width / G, G]. */
 MUST_CHECK enum err blocks_check_limit(const struct hf *h);
@@ -201,6 +215,9 @@ struct blocks {
     /* Linear attention: q, k and values before and after the convolution; [Hv*dv] output of the rule, and its gate;
      * [Hv] */
     plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;
+    /* Of Kimi Linear: q, k and values before and after their convolutions; [dk] and [dv] before the matrices that make
+     * decays (alpha, [Hv*dk]) and gates of them */
+    plan_buf_id kda_in[3], kda_mixed[3], kda_decays, kda_gates;
     /* State spaces: x, B and C before and after the convolution; [Hs]; [Hs*p] output, and its gate */
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
     plan_buf_id scan_low, scan_b, scan_c; /* of selective scans: [dt_rank], and [n] each */
@@ -251,8 +268,8 @@ MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bo
  * cache. Call after blocks_read_hparams. ERR_BAD_HPARAM if rows see later rows; ERR_NOMEM. */
 MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const char *what);
 
-/* Gives layers whose element of attention.head_count_kv is 0 the mixer `other`, and calls blocks_skip_attention if
- * there are some; otherwise plan->kvs stays NULL. */
+/* Gives layers whose element of attention.head_count_kv is 0 the mixer `other`, the others attention, over latents if
+ * b->is_latent, and calls blocks_skip_attention if there are some; otherwise plan->kvs stays NULL. */
 MUST_CHECK enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const char *what);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx is limited
@@ -313,7 +330,7 @@ MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *stem, struct 
 MUST_CHECK enum err blocks_bind_inputs(struct blocks *b, const char *name, uint32_t n_out, uint32_t first,
                                        uint32_t n_in, uint32_t n_all, plan_weight_id *id);
 
-/* Binds a tensor [n_in, n_out, n], or [n_in, n] if n_out is 1, as one weight of n * n_out rows, or as a vector of n *
+/* Binds a tensor [n_in, n_out, n], also [n_in, n] if n_out is 1, as one weight of n * n_out rows, or as a vector of n *
  * n_in elements. Otherwise as blocks_bind. */
 MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint32_t n_out, uint32_t n_in,
                                       plan_weight_id *id);
@@ -368,6 +385,11 @@ MUST_CHECK enum err blocks_add_delta(struct blocks *b);
 /* Gated attention: bind Q without the gate's rows; add the gate of attention's output. */
 MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, struct plan_step *qkv);
 MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b);
+
+/* Kimi Delta Attention (blocks_kda.c): layers whose element of attention.head_count_kv is 0. */
+MUST_CHECK enum err blocks_read_kda(struct blocks *b);
+MUST_CHECK enum err blocks_add_kda_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_kda(struct blocks *b);
 
 /* State spaces (blocks_ssm.c): layers whose element of attention.head_count_kv is 0; parallel: all layers, next to
  * attention. */

@@ -256,6 +256,7 @@ static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
     [BLOCKS_LATENT] = {blocks_add_latent_bufs, blocks_add_latent},
     [BLOCKS_CONV] = {blocks_add_conv_bufs, blocks_add_conv},
     [BLOCKS_DELTA] = {blocks_add_delta_bufs, blocks_add_delta},
+    [BLOCKS_KDA] = {blocks_add_kda_bufs, blocks_add_kda},
     [BLOCKS_SSM] = {blocks_add_ssm_bufs, blocks_add_ssm},
     [BLOCKS_SCAN] = {blocks_add_scan_bufs, blocks_add_scan},
     [BLOCKS_ATTENTION_SSM] = {add_attention_and_ssm_bufs, add_attention_and_ssm},

@@ -16,15 +16,20 @@
  * transformers, modeling_deepseek_v3.py]. */
 static const float INNER_EPS = 1e-6f;
 
-/* Reads the number of KV heads: one, which stores the latents, or, in older files, the number of query heads. */
+/* Reads the number of KV heads: one, which stores the latents, or, in older files, the number of query heads; 0 for
+ * layers without attention. */
 static enum err read_kv_heads(struct blocks *b)
 {
-    uint32_t n;
-    TRY(blocks_get_u32(b, "attention.head_count_kv", 1, b->h.n_heads, 1, &n));
-    TRY(blocks_expect(b, n == 1 || n == b->h.n_heads, "attention.head_count_kv",
-                      "expected 1 or head_count %u, found %u", b->h.n_heads, n));
+    uint32_t n[PLAN_MAX_LAYERS];
+    bool has_any = false;
+    TRY(blocks_get_layers(b, "attention.head_count_kv", !b->may_skip_attention, b->h.n_heads, 1, n));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        TRY(blocks_expect(b, n[i] <= 1 || n[i] == b->h.n_heads, "attention.head_count_kv",
+                          "expected 1 or head_count %u, found %u", b->h.n_heads, n[i]));
+        has_any |= n[i] != 0;
+    }
     b->h.n_kv_heads = 1;
-    return ERR_OK;
+    return blocks_expect(b, has_any, "attention.head_count_kv", "expected a layer with attention, found none");
 }
 
 enum err blocks_read_latent(struct blocks *b)
@@ -46,7 +51,9 @@ enum err blocks_read_latent(struct blocks *b)
     TRY(blocks_get_u32(b, value_name, 2, PLAN_MAX_HEAD, UINT64_MAX, &h->value_dim));
     if (is_new) {
         TRY(blocks_get_u32(b, "attention.key_length", h->head_dim, h->head_dim, h->head_dim, &ignored));
-        TRY(blocks_get_u32(b, "attention.value_length", h->latent_dim, h->latent_dim, h->latent_dim, &ignored));
+        if (!b->may_skip_attention) { /* files of Kimi Linear have an unused number */
+            TRY(blocks_get_u32(b, "attention.value_length", h->latent_dim, h->latent_dim, h->latent_dim, &ignored));
+        }
     }
     return ERR_OK;
 }
@@ -61,11 +68,22 @@ enum err blocks_read_latent_scale(struct blocks *b)
     return ERR_OK;
 }
 
+/* Do queries have no latent of their own, as in V2-Lite? The first layer of the kind decides. */
+static bool is_plain(struct blocks *b)
+{
+    b->plan->layer = 0;
+    while (b->style.mixer[b->plan->layer] != BLOCKS_LATENT) {
+        b->plan->layer++;
+    }
+    bool is = blocks_rows_of(b, "blk.%d.attn_q.weight") != 0;
+    b->plan->layer = PLAN_NONE;
+    return is;
+}
+
 enum err blocks_add_latent_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
-    bool is_plain = blocks_rows_of(b, "blk.0.attn_q.weight") != 0; /* V2-Lite */
-    if (!is_plain) {
+    if (!is_plain(b)) {
         TRY(blocks_get_u32(b, "attention.q_lora_rank", 1, PLAN_MAX_WIDTH, UINT64_MAX, &b->h.q_latent_dim));
         TRY(plan_add_buf(b->plan, "q_latent", h->q_latent_dim, &b->q_latent));
     }

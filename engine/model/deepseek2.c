@@ -51,15 +51,7 @@ static const struct hf_key hf_deepseek_keys[] = {
 };
 
 #define LATENT_NAMES                                                                                                   \
-    {"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight", HF_SAME},                                  \
-        {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias", HF_SAME},                                  \
-        {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight", HF_SAME},                    \
-        {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight", HF_SAME},                              \
-        {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight", HF_SAME},               \
-        {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias", HF_SAME},                   \
-        {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight", HF_SAME},                  \
-        {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight", HF_UNPACKED},                        \
-        {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},                      \
+    BLOCKS_LATENT_NAMES, {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},     \
         {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},              \
         {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},                  \
     {                                                                                                                  \

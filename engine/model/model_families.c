@@ -55,6 +55,7 @@
     X(nemotron_h_moe) \
     X(jamba) \
     X(deepseek2) \
+    X(kimi_linear) \
     X(lfm2) \
     X(lfm2moe) \
     X(minimax_m2) \

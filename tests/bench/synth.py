@@ -6,10 +6,11 @@ downloading the model.
 
 Without OUT.gguf it only prints what the file would contain. Text of the model is meaningless. Prompts have one token per byte.
 
-Names, shapes and keys: llama.cpp b11434, src/models/ (llama, nemotron-h, openai-moe, qwen35, qwen35moe, qwen3moe) and conversion/. Sizes of
+Names, shapes and keys: llama.cpp b11434, src/models/ (kimi-linear, llama, nemotron-h, openai-moe, qwen35, qwen35moe, qwen3moe) and conversion/. Sizes of
 Qwen3.5 4B: the listing of a GGUF file's tensors in candle's pull request 3821; of its 35B: scripts/models/qwen3.5-35B-A3B.sh of slime, and
 the log in llama.cpp's pull request 23269, whose number of tensors and bytes are those of this script. Sizes of the others: the config.json
-that Qwen/Qwen3-30B-A3B, openai/gpt-oss-20b, meta-llama/Llama-3.1-8B and nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 publish.
+that Qwen/Qwen3-30B-A3B, openai/gpt-oss-20b, meta-llama/Llama-3.1-8B, nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 and
+moonshotai/Kimi-Linear-48B-A3B-Instruct publish.
 """
 import argparse
 import math
@@ -40,11 +41,13 @@ class Style:
     has_head_norms: bool = False
     is_biased: bool = False
     has_parts: bool = False   # a layer is one part, by the letters of Shape.pattern
+    has_latents: bool = False # a layer has latent attention (A) or linear attention with decays per channel (K), by these letters
 
 
 HYBRID = Style("post_attention_norm", is_hybrid=True, is_gated=True, has_head_norms=True)
 STYLES = {"qwen35": HYBRID, "qwen35moe": HYBRID, "qwen3moe": Style(has_head_norms=True), "llama": Style(),
-          "gpt-oss": Style("post_attention_norm", is_biased=True), "nemotron_h_moe": Style(has_parts=True)}
+          "gpt-oss": Style("post_attention_norm", is_biased=True), "nemotron_h_moe": Style(has_parts=True),
+          "kimi-linear": Style(has_latents=True)}
 
 
 @dataclass
@@ -75,7 +78,9 @@ class Shape:
     pre: str = "qwen35"     # pre-tokenizer
     types: tuple = ("q4_K", "q4_K")
     n_bench_layers: int = 4
-    pattern: str = ""       # of layers with one part each: a state space (M), experts (E), attention (*)
+    pattern: str = ""       # a letter per layer: a state space (M), experts (E), attention (*); of Style.has_latents
+    latent: int = 0         # components of a latent, and of the part of a key that all heads share
+    shared_key: int = 0
     groups: int = 0         # of a state space with value_heads heads
     head_width: int = 0     # of these
 
@@ -95,6 +100,10 @@ MODELS = {
         "nemotron_h_moe", 52, 2688, 32, 2, 128, value_heads=64, state=128, n_vocab=131072, n_ff=1856, n_experts=128, n_used=6,
         n_expert_ff=1856, n_shared_ff=3712, epsilon=1e-5, pre="tekken", types=("q4_0", "q8_0"), n_bench_layers=6,
         pattern="MEMEM*" + 4 * "EMEMEM*" + "EMEMEMEM*" + "EMEMEMEME", groups=8, head_width=64),
+    "kimi-linear-48b-a3b": Shape(
+        "kimi-linear", 27, 2304, 32, 1, 128, state=128, n_vocab=163840, n_ff=9216, n_experts=256, n_used=8, n_expert_ff=1024,
+        n_shared_ff=1024, epsilon=1e-5, rope_base=1e4, context=1048576, pre="kimi-k2", types=("q4_0", "q8_0"), n_bench_layers=5,
+        pattern=6 * "KKKA" + "KKA", latent=512, shared_key=64),
     "llama-8b": Shape("llama", 32, 4096, 32, 8, 128, n_vocab=128256, n_ff=14336, rope_base=500000, epsilon=1e-5, context=131072,
                       pre="llama-bpe"),
 }
@@ -128,7 +137,8 @@ FILE_TYPES = {2: 2, 3: 3, 6: 8, 7: 9, 8: 7, 10: 10, 11: 12, 12: 15, 13: 17, 14: 
 
 # Range of the weights of the tensors in float32, by the end of the name; the first that fits.
 RANGES = {"ssm_a": (-1, -0.05), "ssm_d": (0.5, 1.5),
-          "ssm_dt.bias": (-4, -1), "bias": (-0.1, 0.1), "ssm_conv1d.weight": (-0.5, 0.5), "norm.weight": (0.5, 1.5),
+          "ssm_dt.bias": (-4, -1), "bias": (-0.1, 0.1), "ssm_conv1d.weight": (-0.5, 0.5),
+          **{f"ssm_conv1d_{x}.weight": (-0.5, 0.5) for x in "qkv"}, "norm.weight": (0.5, 1.5),
           "weight": (-0.03, 0.03)}
 
 
@@ -176,7 +186,29 @@ def ungated_experts(s):
             ("ffn_down_exps.weight", x, w, e), ("ffn_up_shexp.weight", w, f), ("ffn_down_shexp.weight", f, w)]
 
 
-PARTS = {"M": state_space, "E": ungated_experts, "*": attention}
+def latent_attention(s):
+    w, n, d = s.width, s.n_heads, s.head
+    return [("attn_q.weight", w, n * (d + s.shared_key)), ("attn_kv_a_mqa.weight", w, s.latent + s.shared_key),
+            ("attn_kv_a_norm.weight", s.latent), ("attn_k_b.weight", d, s.latent, n), ("attn_v_b.weight", s.latent, d, n),
+            ("attn_output.weight", n * d, w)]
+
+
+def delta_attention(s):
+    w, d, inner = s.width, s.state, s.n_heads * s.state
+    return [*((f"attn_{x}.weight", w, inner) for x in "qkv"), *((f"ssm_conv1d_{x}.weight", TAPS, 1, inner) for x in "qkv"),
+            *((f"ssm_{x}_a.weight", w, d) for x in "fg"), *((f"ssm_{x}_b.weight", d, inner) for x in "fg"),
+            ("ssm_beta.weight", w, s.n_heads), ("ssm_a", 1, s.n_heads), ("ssm_dt.bias", inner), ("ssm_norm.weight", d),
+            ("attn_output.weight", inner, w)]
+
+
+def picked_experts(s, layer):
+    """Of a layer of Kimi Linear, whose first one is dense."""
+    if layer == 0:
+        return feed_forward(replace(s, n_experts=0))
+    return [("exp_probs_b.bias", s.n_experts), *(t for t in feed_forward(s) if "gate_inp_shexp" not in t[0])]
+
+
+PARTS = {"A": latent_attention, "K": delta_attention, "M": state_space, "E": ungated_experts, "*": attention}
 
 
 def prediction_head(s):
@@ -202,6 +234,8 @@ def tensors(s, has_head, matrix, output):
         parts = norms + parts + feed_forward(s) + (prediction_head(s) if is_head else [])
         if s.style().has_parts:
             parts = norms[:1] + PARTS[s.pattern[i]](s)
+        if s.style().has_latents:
+            parts = norms + PARTS[s.pattern[i]](s) + picked_experts(s, i)
         for name, *dims in parts:
             is_float = len(dims) == 1 or name.endswith("bias") or name == "ssm_a" or name.startswith(FLOATS)
             kind = output if s.style().is_biased and "_exps" not in name else matrix
@@ -239,6 +273,13 @@ def metadata(s, name, has_head, matrix):
         more = [key("attention.head_count_kv", (I32,), [s.n_kv_heads if c == "*" else 0 for c in letters]),
                 key("feed_forward_length", (I32,), [s.n_ff if c == "E" else 0 for c in letters]),
                 key("expert_weights_norm", BOOL, True), key("expert_weights_scale", F32, 2.5)]
+    if s.style().has_latents:
+        numbers |= {"ssm.conv_kernel": TAPS, "kda.head_dim": s.state, "attention.head_count_kv": 0, "expert_gating_func": 2,
+                    "attention.kv_lora_rank": s.latent, "attention.key_length": s.latent + s.shared_key, "expert_shared_count": 1,
+                    "attention.value_length": s.latent, "attention.key_length_mla": s.head + s.shared_key,
+                    "attention.value_length_mla": s.head, "rope.dimension_count": s.shared_key, "leading_dense_block_count": 1}
+        more = [key("attention.head_count_kv", (I32,), [int(c == "A") for c in s.pattern[:s.n_layers]]),
+                key("expert_weights_scale", F32, 2.446)]
     if s.yarn:
         more += [key("rope.scaling.type", STRING, "yarn"), key("rope.scaling.factor", F32, s.yarn[0]),
                  key("rope.scaling.original_context_length", U32, s.yarn[1])]
@@ -319,6 +360,7 @@ def choices(parser, o):
     """Returns the shape and the two types that the options ask for. Ends the program if they do not fit together."""
     s = MODELS[o.model]
     least = INTERVAL if s.style().is_hybrid else s.pattern.index("*") + 1 if s.style().has_parts else 1
+    least = s.pattern.index("A") + 1 if s.style().has_latents else least
     if o.layers is not None:
         n = s.n_bench_layers if o.layers == "bench" else int(o.layers) if o.layers.isdecimal() else 0
         if not least <= n <= s.n_layers:

@@ -140,6 +140,9 @@ def test_synth_writes_other_families(ctx):
     experts = {"n_experts": 8, "n_used": 2, "n_expert_ff": 256}
     for shape, kind, says in ((synth.Shape("llama", 1, n_ff=512, pre="llama-bpe", **sizes), "q4_K", "blk.0.ffn_down.weight  Q4_K  [512, 256]"),
                               (synth.Shape("qwen3moe", 2, **experts, pre="qwen2", **sizes), "q4_K", "blk.1.ffn_down_exps.weight  Q4_K  [256, 256, 8]"),
+                              (synth.Shape("kimi-linear", 3, **experts, n_ff=512, n_shared_ff=256, state=64, pattern="KAK", latent=64,
+                                           shared_key=32, pre="kimi-k2", **(sizes | {"n_kv_heads": 1})), "q4_0",
+                               "blk.2.ssm_conv1d_k.weight  F32  [4, 1, 256]"),
                               (synth.Shape("gpt-oss", 2, **experts, window=128, yarn=(32, 4096), pre="gpt-4o", **sizes), "mxfp4",
                                "blk.1.ffn_down_exps.weight  MXFP4  [256, 256, 8]")):
         synth.write(path, shape, "small", synth.TYPES[kind], synth.TYPES["q8_0"])

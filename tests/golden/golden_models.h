@@ -89,6 +89,8 @@ static const struct golden_model {
     {"jina-bert-v3-mean", GGUF | FOLDER, FLOATS},
     {"laguna-components", GGUF | FOLDER, FLOATS},
     {"laguna-heads", GGUF | FOLDER, FLOATS},
+    {"kimi-linear-experts", GGUF | FOLDER | WIDE, FLOATS},
+    {"kimi-linear-groups", FOLDER, FLOATS},
     {"lfm2-conv", GGUF | FOLDER, FLOATS},
     {"lfm2-vl", FOLDER, FLOATS},
     {"lfm2moe-conv", GGUF | FOLDER | WIDE, FLOATS},

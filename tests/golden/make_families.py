@@ -11,6 +11,7 @@ in it). Weights are bfloat16 values, exact in both files and in the reference. T
 the family.
 """
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -230,6 +231,15 @@ def deepseek_v3(**more):
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
         num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=2.5, rms_norm_eps=1e-5,
         scoring_func="sigmoid", **more))  # which is there for the converter, as in the folders of DeepSeek
+
+
+def kimi_linear(kinds, **more):
+    """Layers of linear attention (k) and of latent attention (a), whose heads have other widths."""
+    names = {"k": "linear_attention", "a": "full_attention"}
+    return hf.KimiLinearForCausalLM(hf.KimiLinearConfig(
+        **{**LATENT, "moe_intermediate_size": 20, "first_k_dense_replace": len(kinds) - 1}, num_hidden_layers=len(kinds),
+        layer_types=[names[k] for k in kinds], linear_num_heads=4, num_experts_per_tok=2, n_shared_experts=1,
+        routed_scaling_factor=1.5, **more))
 
 
 LINEAR = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8,
@@ -507,15 +517,19 @@ MODELS = {
     "deepseek2-v2": lambda: hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
         topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=1.5, rope_parameters=rope())),
+    "kimi-linear-experts": lambda: kimi_linear("kkka", linear_head_dim=12, num_local_experts=6, n_group=1, topk_group=1),
+    "kimi-linear-groups": lambda: kimi_linear(
+        "akk", linear_head_dim=16, linear_conv_kernel_dim=3, num_local_experts=8, n_group=4, topk_group=2,
+        q_lora_rank=28, norm_topk_prob=False),
     "deepseek2-v3": lambda: deepseek_v3(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
     "deepseek2-v3-fused": lambda: deepseek_v3(rope_parameters=rope(), tie_word_embeddings=True),
 }
 
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
-# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, MiMo-V2 and Step 3.5 as published alone, drops the window of Mistral,
+# alone, one group of Kimi Linear's experts, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, MiMo-V2 and Step 3.5 as published alone, drops the window of Mistral,
 # Mixtral, Qwen2 and StarCoder2, and SmolLM3's list of layers; the others' GGUF files are make_golden.py's. Models that see, whose text
 # alone is asked for, have none either.
-FOLDER_ONLY = ("falcon-h1-tied", "mimo2-saved", "step35-saved", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
+FOLDER_ONLY = ("falcon-h1-tied", "kimi-linear-groups", "mimo2-saved", "step35-saved", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
                "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama4-chunks", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 WITH_PEER = ("step35-limits", "qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
@@ -598,6 +612,30 @@ def write_pattern(folder):
     content = {k: v for k, v in content.items() if "expert" not in k and not k.startswith(("moe_", "mtp_"))}
     content.update(hybrid_override_pattern="".join(letters[kind] for kind in kinds), num_hidden_layers=len(kinds))
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def rename(folder, change):
+    path = Path(folder, "model.safetensors")
+    save_file({change(name): t for name, t in load_file(path).items()}, path, metadata={"format": "pt"})
+
+
+def write_linear_config(folder):
+    """A Kimi Linear as published: config.json has lists of layers, counted from 1, and dense layers are not named as
+    experts, as transformers names both."""
+    rename(folder, lambda name: name if re.search(r"moe\.(gate\.|experts|shared)", name) else
+           name.replace("block_sparse_moe", "mlp"))
+    path = Path(folder, "config.json")
+    c = json.loads(path.read_text())
+    kinds, dense = c.pop("layer_types"), c.pop("mlp_layer_types")
+    c["linear_attn_config"] = {
+        "full_attn_layers": [i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"],
+        "kda_layers": [i + 1 for i, kind in enumerate(kinds) if kind != "full_attention"],
+        "head_dim": c.pop("linear_head_dim"), "num_heads": c.pop("linear_num_heads"),
+        "short_conv_kernel_size": c.pop("linear_conv_kernel_dim")}
+    c.update(first_k_dense_replace=dense.count("dense"), moe_layer_freq=1, moe_router_activation_func="sigmoid",
+             mla_use_nope=True, num_nextn_predict_layers=0, use_grouped_topk=True, rope_theta=10000.0, rope_scaling=None,
+             head_dim=c["hidden_size"] // c["num_attention_heads"])
+    path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
 def turn_experts(folder):
@@ -762,6 +800,8 @@ def main():
             turn_experts(saved)
         if name.startswith("nemotron_h-"):
             write_pattern(saved)
+        if name == "kimi-linear-experts":
+            write_linear_config(saved)
         if name.startswith("bailingmoe2"):
             as_bailing(saved)
         if name == "step35-limits":

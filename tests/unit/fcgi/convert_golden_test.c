@@ -89,6 +89,8 @@ static const struct difference {
     {"nemotron_h.rope.dimension_count", VALUE, "not used, as there is no RoPE"},
     {"nemotron_h_moe.rope.dimension_count", VALUE, "the same"},
     {"nemotron_h.expert_group_*", THEIRS, "1, of no experts"},
+    {"kimi-linear.attention.value_length", VALUE, "not used: theirs writes head_dim of config.json"},
+    {"kimi-linear.expert_group_used_count", THEIRS, "1, of no groups"},
     {"mistral4.attention.temperature_*", OURS, "theirs drops how queries grow"},
     {"hunyuan-dense.context_length", VALUE, "theirs writes 2^18 for a base with alpha"},
     {"hunyuan-dense.rope.scaling.", THEIRS, "none, their reader's default; the base has alpha in both"},

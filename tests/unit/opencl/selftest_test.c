@@ -185,6 +185,8 @@ static const struct {
     {"qwen35moe-delta", "scan -", "delta"},
     {"qwen35moe-delta", "keep_drafts -", "delta"},
     {"qwen35moe-delta", "gate -", "gate"},
+    {"kimi-linear-experts", "scan -", "delta"},
+    {"kimi-linear-experts", "keep_drafts -", "delta"},
     {"granitehybrid-experts", "scan -", "ssm"},
     {"granitehybrid-experts", "keep_drafts -", "ssm"},
     {"jamba-experts", "scan -", "scan"},

@@ -305,6 +305,7 @@ static const struct {
     {"qwen2moe-shared.gguf", "++++"},
     {"lfm2-conv.gguf", "++++++++++"},
     {"qwen35-delta.gguf", "++++++++++"},
+    {"kimi-linear-experts.gguf", "++++++++"},
     {"granitehybrid-dense.gguf", "++++++++"},
     {"falcon-h1-norm.gguf", "++++++"},
     {"nemotron_h-dense.gguf", "+++++"},
