@@ -20,7 +20,11 @@ enum { N_PAGES = 6, N_STATES = 3, MAX_ROWS = 48, N_FIRST = 40, N_MORE = 5, MAX_V
 
 static const char *const models[] = {"llama-quants.gguf",   "deepseek2-v2.gguf",    "gemma3-local.gguf",
                                      "gemma3n-sparse.gguf", "qwen3next-delta.gguf", "granitehybrid-dense.gguf",
-                                     "llama-mixtral.gguf"};
+                                     "llama-mixtral.gguf",  "mimo2-values.gguf"};
+
+/* Tokens of consecutive rows differ by it. */
+enum { USUAL_STEP = 7919 };
+static uint32_t token_step = USUAL_STEP;
 
 /* The first layer on ref, from which no model shares keys and values, and the rest on another. */
 static struct backend_parts parts;
@@ -103,7 +107,7 @@ struct piece {
 static void fill(struct piece *p, const struct subject *s, const int32_t *table, int32_t state, int from, int n)
 {
     for (int i = 0; i < n; i++) {
-        p->tokens[i] = (int32_t)((uint32_t)(from + i) * 7919u % s->n_vocab);
+        p->tokens[i] = (int32_t)((uint32_t)(from + i) * token_step % s->n_vocab);
         p->pos[i] = from + i;
         p->seq[i] = 0;
         p->rows[i] = i;
@@ -218,6 +222,8 @@ START_TEST(what_was_read_goes_on_elsewhere)
     const struct backend *ref = &backend_ref, *cpu = &backend_cpu;
     struct gguf *g;
     struct plan *p = open_plan(models[_i], &g);
+    /* With the usual one a row of this model has two experts that are so near that bf16 exchanges them. */
+    token_step = strcmp(models[_i], "mimo2-values.gguf") == 0 ? 1009 : USUAL_STEP;
     check_moved(p, BACKEND_OWN, ref, NULL, ref, NULL, 0, models[_i]);
     for (int i = 0; i < KV_TYPE_COUNT; i++) {
         const char *type = kv_type_name(i);
@@ -232,6 +238,7 @@ START_TEST(what_was_read_goes_on_elsewhere)
     check_moved(p, BACKEND_OWN, composite_of(cpu), NULL, composite_of(cpu), NULL, 0, models[_i]);
     check_moved(p, BACKEND_FLOATS, composite_of(cpu), NULL, ref, NULL, across[KV_TYPE_I16], models[_i]);
     check_moved(p, BACKEND_FLOATS, ref, NULL, composite_of(cpu), NULL, across[KV_TYPE_I16], models[_i]);
+    token_step = USUAL_STEP;
     plan_free(&p);
     gguf_close(&g);
 }
