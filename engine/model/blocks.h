@@ -260,8 +260,8 @@ MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, u
 MUST_CHECK enum err blocks_get_array(const struct blocks *b, const char *key, enum gguf_type type,
                                      const struct gguf_kv **out);
 
-/* Reads one boolean, or 0 or 1, per layer. Without the key sets *found to false and leaves out unchanged. Call after block_count is
- * read. */
+/* Reads one boolean, or 0 or 1, per layer. Without the key sets *found to false and leaves out unchanged. Call after
+ * block_count is read. */
 MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
 
 /* Marks layers with other mixers, which are `what` in messages, as without attention and without a part of the KV
@@ -363,7 +363,7 @@ MUST_CHECK enum err blocks_add_latent(struct blocks *b);
 /* Mixtures of experts (blocks_moe.c). read: for files with experts (plan->moe.n_experts, read by blocks_read_hparams,
  * is not 0). */
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
-/* Makes layers without a router dense. Call after blocks_read_moe. */
+/* Makes layers without a router dense; if all are, the plan has no experts. Call after blocks_read_moe. */
 void blocks_find_dense(struct blocks *b);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_router(struct blocks *b, plan_buf_id src);
@@ -450,6 +450,10 @@ MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, plan
 /* Adds a matmul of src by "<stem>.weight" and "<stem>.bias", if any, whose result is added to b->x, directly or through
  * the norm `post_norm` of a style with such norms, which uses b->norm (blocks_steps.c). */
 MUST_CHECK enum err blocks_add_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm);
+
+/* ... times a further factor, if no norm follows (blocks_steps.c). */
+MUST_CHECK enum err blocks_add_scaled_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm,
+                                             float scale);
 
 /* Adds the embedding of tokens in b->x and sets b->embd. */
 MUST_CHECK enum err blocks_add_embedding(struct blocks *b);

@@ -91,11 +91,8 @@ static enum err add_attention(struct blocks *b)
     if (b->style.head_gate != PLAN_MAP_NONE) {
         TRY(blocks_add_head_gate(b));
     }
-    float scale = b->style.residual_scale;
-    b->style.residual_scale *= b->style.value_scale;
-    enum err err = blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
-    b->style.residual_scale = scale;
-    return err;
+    return blocks_add_scaled_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight",
+                                    b->style.value_scale);
 }
 
 /* Adds attention, and a state space that reads the same norm. */

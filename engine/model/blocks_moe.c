@@ -63,11 +63,17 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
 
 void blocks_find_dense(struct blocks *b)
 {
+    bool has_any = false;
     for (uint32_t i = 0; i < b->plan->n_layers; i++) {
         b->plan->layer = (int32_t)i;
-        b->style.ffn[i] = blocks_rows_of(b, "blk.%d.ffn_gate_inp.weight") != 0 ? BLOCKS_EXPERTS : BLOCKS_DENSE;
+        bool has = blocks_rows_of(b, "blk.%d.ffn_gate_inp.weight") != 0;
+        b->style.ffn[i] = has ? BLOCKS_EXPERTS : BLOCKS_DENSE;
+        has_any |= has;
     }
     b->plan->layer = PLAN_NONE;
+    if (!has_any) {
+        b->plan->moe = (struct plan_moe){.n_experts = 0};
+    }
 }
 
 /* Newton's steps find the argument from the limit itself, beyond which SiLU is nearly a line. */

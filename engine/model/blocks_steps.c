@@ -90,10 +90,16 @@ enum err blocks_add_linear(struct blocks *b, const char *stem, plan_buf_id src, 
 
 enum err blocks_add_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm)
 {
+    return blocks_add_scaled_output(b, stem, src, post_norm, 1.0f);
+}
+
+enum err blocks_add_scaled_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm,
+                                  float scale)
+{
     bool has_post = b->style.has_post_norms;
     struct plan_step s = plan_step_of(PLAN_MATMUL, src, has_post ? b->norm : b->x);
     s.adds = !has_post;
-    s.scale = has_post ? 1.0f : b->style.residual_scale;
+    s.scale = has_post ? 1.0f : b->style.residual_scale * scale;
     TRY(add_linear(b, stem, &s));
     TRY(blocks_add_reduce(b, s.dst));
     return has_post ? blocks_add_norm(b, post_norm, b->norm, b->x, true) : ERR_OK;

@@ -9,23 +9,6 @@
 
 enum { SOFTMAX = 1 }; /* expert_gating_func */
 
-/* A layer has experts if the file has its router; no key says so. */
-static enum err find_experts(struct blocks *b)
-{
-    bool has_any = false;
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%" PRIu32 ".ffn_gate_inp.weight", i);
-        bool has = blocks_rows_of(b, name) != 0;
-        b->style.ffn[i] = has ? BLOCKS_EXPERTS : BLOCKS_DENSE;
-        has_any |= has;
-    }
-    if (!has_any) { /* the smallest models have one expert, which needs no router */
-        b->plan->moe = (struct plan_moe){.n_experts = 0};
-    }
-    return ERR_OK;
-}
-
 static enum err build(struct blocks *b)
 {
     b->may_skip_attention = b->lacks_rope = true;
@@ -35,7 +18,7 @@ static enum err build(struct blocks *b)
     struct blocks_moe moe = {.gating = SOFTMAX, .n_ff = b->h.n_ff};
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_read_moe(b, &moe));
-        TRY(find_experts(b));
+        blocks_find_dense(b); /* the smallest models have one expert, which needs no router */
     }
     return blocks_build_decoder(b);
 }

@@ -21,7 +21,7 @@ static enum err build(struct blocks *b)
     s->head_takes_stream = true;
     TRY(blocks_get_f32(b, "attention.value_scale", 0.0, 1e6, 1.0, &s->value_scale));
     s->value_scale = s->value_scale != 0 ? s->value_scale : 1; /* 0 in a file means none */
-    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, (double)b->h.freq_base, &s->local_freq_base));
+    TRY(blocks_read_local_rope(b));
     TRY(blocks_expect(b, blocks_has_key(b, "attention.sliding_window_pattern"), "attention.sliding_window_pattern",
                       "expected an array, found none"));
     TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS - 1));
