@@ -342,6 +342,24 @@ static enum err read_factor(struct bind *b)
                : hf_bad_tensor(b->h, ERR_BAD_CONFIG, t->name, "expected a positive number, found %g", (double)f);
 }
 
+/* Rejects scales with a sign, and NaNs. There are a ninth of the model's bytes of them, so the loop has no branch. */
+static enum err check_unsigned(const struct bind *b, const struct st_tensor *scales)
+{
+    enum { SIGN = 0x80, NAN_CODE = 0x7F };
+    unsigned seen = 0;
+    for (uint64_t i = 0; i < scales->bytes; i++) {
+        seen |= b->rows->scales[i] | (b->rows->scales[i] + 1u); /* a NaN becomes the sign */
+    }
+    for (uint64_t i = 0; (seen & SIGN) != 0 && i < scales->bytes; i++) {
+        if (b->rows->scales[i] >= NAN_CODE) {
+            return hf_bad_tensor(b->h, ERR_UNSUPPORTED_TYPE, scales->name,
+                                 "expected numbers without sign, found %g in element %" PRIu64,
+                                 (double)hf_e4m3(b->rows->scales[i]), i);
+        }
+    }
+    return ERR_OK;
+}
+
 /* Floats of 4 bits, U8 [N][K / 2]: NVFP4 with scales F8_E4M3 [N][K / 16], MXFP4 with exponents. */
 static enum err bind_fp4(struct bind *b)
 {
@@ -363,13 +381,7 @@ static enum err bind_fp4(struct bind *b)
     TRY(read_factor(b));
     r->layout = HF_CODES_NVFP4;
     r->scales = scales->data;
-    for (uint64_t i = 0; i < scales->bytes; i++) {
-        if (r->scales[i] >= 0x7F) {
-            return hf_bad_tensor(b->h, ERR_UNSUPPORTED_TYPE, scales->name,
-                                 "expected numbers without sign, found %g in element %" PRIu64,
-                                 (double)hf_e4m3(r->scales[i]), i);
-        }
-    }
+    TRY(check_unsigned(b, scales));
     bool fits = r->factor == 0 || (r->factor >= ROW_FACTORED_LEAST && r->factor <= ROW_FACTORED_MOST);
     r->base.type = fits && r->base.n_in % BLOCK == 0 ? DTYPE_NVFP4_SCALED : DTYPE_F32;
     add_part(b, b->t, b->t->dims[1]);
