@@ -133,11 +133,12 @@ static void finish_matmul(const struct cpu_run *e, const struct tile *t)
 /* A NaN stays. */
 void cpu_limit(const struct plan_step *s, float *gate, float *up, size_t n)
 {
-    for (size_t j = 0; s->gate_limit != 0 && j < n; j++) {
-        gate[j] = gate[j] > s->gate_limit ? s->gate_limit : gate[j];
+    const float most = s->gate_limit, size = s->up_limit;
+    for (size_t j = 0; most != 0 && j < n; j++) {
+        gate[j] = gate[j] > most ? most : gate[j];
     }
-    for (size_t j = 0; s->up_limit != 0 && j < n; j++) {
-        up[j] = up[j] > s->up_limit ? s->up_limit : up[j] < -s->up_limit ? -s->up_limit : up[j];
+    for (size_t j = 0; size != 0 && j < n; j++) {
+        up[j] = up[j] > size ? size : up[j] < -size ? -size : up[j];
     }
 }
 
