@@ -250,8 +250,8 @@ struct kern_table {
      * a*sin + b*cos without FMA. */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (l->d and l->d_value floats, in the types of l) at slot 0..31 of a page. Writes no byte
-     * of another slot, so threads can store to one page. For latents v and v_page are not read. Exact. */
+    /* Stores one key and one value vector (l->d and l->d_value floats, in the types of l) at slot 0..31 of a page. Writes
+     * no byte of another slot, so threads can store to one page. For latents v and v_page are not read. Exact. */
     void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
                      unsigned char *v_page);
 
