@@ -644,6 +644,9 @@ START_TEST(contents_that_contradict_are_named)
     make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
     ((unsigned char *)find(".weight_scale")->data)[9] = 0x7F;
     refuse(ERR_UNSUPPORTED_TYPE, "q_proj.weight_scale': expected numbers without sign", "found nan in element 9");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    ((unsigned char *)find(".weight_scale")->data)[7] = 0xB8;
+    refuse(ERR_UNSUPPORTED_TYPE, "q_proj.weight_scale': expected numbers without sign", "found -1 in element 7");
     make_groups(mxfp4_config, 4, 32, NULL, 0);
     memcpy(strstr(folder.quantisation, "\"group_size\":32"), "\"group_size\":16", 15);
     refuse(ERR_BAD_CONFIG, "expected floats of 4 bits in groups of 32", "found floats of 4 bits in groups of 16");
