@@ -539,7 +539,7 @@ int main(int argc, char **argv)
     first = MAX_OF(first, 1u);
     n_runs = n_runs != 0 ? n_runs : is_one ? 1 : USUAL_RUNS;
     json_number_use_mem();
-    test.n_models = same_draft_case_models(test.models);
+    test.n_models = same_draft_case_models(test.models, &test.n_failed);
     for (uint64_t i = 0; i < n_runs && test.n_models > 0; i++) {
         run(first + i, backend);
     }

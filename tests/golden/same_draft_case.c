@@ -14,8 +14,8 @@
 
 /* --- models ------------------------------------------------------------------------------------------------------- */
 
-/* Fills the model's properties. False: it takes no part. */
-static bool look_at(struct same_draft_model *m)
+/* Fills the model's properties; adds to *n_failed if it cannot be read. False: it takes no part. */
+static bool look_at(struct same_draft_model *m, int *n_failed)
 {
     struct gguf *g = NULL, *head = NULL;
     struct plan *plan = NULL, *head_plan = NULL;
@@ -32,10 +32,11 @@ static bool look_at(struct same_draft_model *m)
     }
     if (err != ERR_OK) {
         printf("FAILED %s: %s\n", m->path, info.text);
+        (*n_failed)++;
     } else {
         m->has_head = plan_predicts(plan);
         m->has_states = plan->recurrent_floats != 0;
-        m->has_latents = strncmp(m->name, "deepseek2", strlen("deepseek2")) == 0;
+        m->has_latents = plan->latent_dim != 0;
     }
     plan_free(&plan);
     plan_free(&head_plan);
@@ -44,12 +45,20 @@ static bool look_at(struct same_draft_model *m)
     return m->has_head || m->has_states || strstr(m->name, "-window") != NULL;
 }
 
-int same_draft_case_models(struct same_draft_model *out)
+int same_draft_case_models(struct same_draft_model *out, int *n_failed)
 {
     int n = 0;
-    for (size_t i = 0; i < ARRAY_LEN(golden_models) && n < MAX_MODELS; i++) {
-        out[n] = (struct same_draft_model){.name = golden_models[i].name};
-        n += (golden_models[i].formats & GGUF) != 0 && look_at(&out[n]);
+    for (size_t i = 0; i < ARRAY_LEN(golden_models); i++) {
+        struct same_draft_model m = {.name = golden_models[i].name};
+        if ((golden_models[i].formats & GGUF) == 0 || !look_at(&m, n_failed)) {
+            continue;
+        }
+        if (n == MAX_MODELS) {
+            printf("FAILED %s: more than %d models; raise MAX_MODELS\n", m.name, MAX_MODELS);
+            (*n_failed)++;
+            break;
+        }
+        out[n++] = m;
     }
     return n;
 }

@@ -62,9 +62,9 @@ struct same_draft_case {
     struct same_draft_wish wishes[N_TURNS][MAX_WISHES];
 };
 
-/* Lists the models in GGUF form that have recurrent states, a prediction head or windows (by their names). Returns their
- * number; prints why a file cannot be read. */
-int same_draft_case_models(struct same_draft_model *out);
+/* Lists the models in GGUF form that have recurrent states, a prediction head or windows (by their names), at most
+ * out[MAX_MODELS]. Returns their number; prints each file that cannot be read or listed and adds it to *n_failed. */
+int same_draft_case_models(struct same_draft_model *out, int *n_failed);
 
 /* Draws the case of a seed. backend: OPTIONAL: instead of ref or cpu. */
 void same_draft_case_draw(uint64_t seed, const struct same_draft_model *models, int n_models, const char *backend,
