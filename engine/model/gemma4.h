@@ -23,7 +23,7 @@ MUST_CHECK enum err gemma4_read_hparams(struct gemma4 *m);
 MUST_CHECK enum err gemma4_add_ropes(struct gemma4 *m);
 MUST_CHECK enum err gemma4_add_bufs(struct gemma4 *m);
 
-/* Adds the layer m->b.plan->layer, from b.x to b.x. Without keys and values of its own (plan->kvs) it has queries only.
+/* Adds the layer m->b.plan->layer, from b.x to b.x. A layer that stores no keys and values (plan->kvs) has queries only.
  * Errors: as blocks_bind; ERR_BAD_HPARAM. */
 MUST_CHECK enum err gemma4_add_layer(struct gemma4 *m);
 

@@ -1,5 +1,5 @@
 /* Which family is nearest to a file of an unknown one, for messages. Each family's builder reads the file under the
- * file's own prefix of keys; a probe notes what the file lacks, in place of failing, and what the family never reads.
+ * file's own prefix of keys; a probe does not fail: it notes what the file lacks, and what the family never reads.
  * Threads: a probe belongs to one thread. */
 #ifndef INFCGI_MODEL_MODEL_NEAREST_H
 #define INFCGI_MODEL_MODEL_NEAREST_H

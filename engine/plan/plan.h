@@ -226,7 +226,7 @@ struct plan_step {
             int32_t window; /* positions a row sees, itself and earlier ones; 0: all */
             int32_t ahead;  /* later positions it sees, in a bidirectional plan with a window */
             int32_t skips;  /* first positions that only their own rows see, in a causal plan */
-            /* Positions are cut into chunks of `window`, from 0 on, and a row sees those of its own chunk only, in a
+            /* Positions are cut into chunks of `window`, from 0 on, and a row only sees those of its chunk, in a
              * causal plan [Meta 2025, "Llama 4"]. */
             bool in_chunks;
         } attention;

@@ -12,7 +12,7 @@
  *
  * Or the draft is a prediction head (model_build_head): a plan that begins with steps of the model, before i_predict. p
  * gets these steps in its layers. Each input step among them stands for the row that enters its layer, or, without a
- * layer, the row that leaves the last one, or with edge.is_last the one that p's logits are made of. Weights from the
+ * layer, the row that leaves the last one, or with edge.is_last the row that p's logits are made of. Weights from the
  * same source as p's are p's. If the head's first layer is not 0, the layers before it are p's, and the head's layers can
  * read their keys and values.
  *

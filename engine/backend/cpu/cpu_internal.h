@@ -141,7 +141,7 @@ struct backend_model {
     struct pool *pool;
     struct cpu_weight *weights; /* [plan->n_weights] */
     unsigned char *packed;      /* all panels and vectors; NULL if they are in pack_map */
-    size_t slice_bytes;         /* of packed weights that one thread packs together */
+    size_t slice_bytes;         /* of packed weights, packed by one thread at a time */
     struct cpu_later later;
     struct io_map pack_map; /* cpu_pack_cache.c; zero bytes: none */
     enum backend_pack_state pack_state;
@@ -228,8 +228,8 @@ static inline bool cpu_packs_later(const struct backend_model *m) { return m->la
 /* backend.idle: packs for some milliseconds. */
 bool cpu_weights_idle(struct backend_model *m);
 
-/* Packs before a batch of n_rows: everything if the batch has so many rows that it would pack a panel repeatedly, else for
- * as long as the last batch took. ERR_IO: the file was truncated. */
+/* Packs before a batch of n_rows: everything if the batch has enough rows to pack a panel repeatedly, else for as long
+ * as the last batch took. ERR_IO: the file was truncated. */
 MUST_CHECK enum err cpu_weights_advance(struct backend_model *m, int32_t n_rows, struct err_info *info);
 
 /* Returns the estimated time for packing what is left; 0: nothing. */

@@ -44,9 +44,9 @@ struct bench_report {
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
     int n_draft;              /* drafts of a step of a generation; 0: none ... */
-    double accept;            /* ... and the probability that one comes true */
+    double accept;            /* ... and the probability that a draft comes true */
     uint64_t n_drafted;       /* drafts computed at each position, in all runs ... */
-    const uint64_t *accepted; /* [n_draft] ... and those that came true */
+    const uint64_t *accepted; /* [n_draft] ... and drafts that came true */
     int n_batch, n_threads;
     int n_gpu_layers; /* layers computed by a device with its own memory */
     double
