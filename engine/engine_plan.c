@@ -7,6 +7,7 @@
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/sched/draft.h"
 
 #include <inttypes.h>
@@ -42,6 +43,8 @@ static enum err plan_drafts(const struct engine *e, const struct engine_config *
     sc->guess_p_min = cfg->guess_p_min;
     int usual = has_states ? DEFAULT_STATE_DRAFT : DEFAULT_DRAFT;
     sc->draft_max = e->sources == 0 ? 0 : cfg->draft_max == 0 ? usual : cfg->draft_max;
+    sc->experts = (struct draft_experts){
+        .part = plan_expert_part(e->plan), .n_used = e->plan->moe.n_used, .n_all = e->plan->moe.n_experts};
     sc->no_lookup = (e->sources & ENGINE_LOOKUP) == 0;
     bc->max_drafts = has_states ? sc->draft_max : 0;
     return ERR_OK;

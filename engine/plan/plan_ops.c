@@ -624,6 +624,23 @@ double plan_weight_share(const struct plan *p, const struct plan_operand *o)
     return o->groups == EXPERTS ? (double)p->moe.n_used / p->moe.n_experts : 1;
 }
 
+double plan_expert_part(const struct plan *p)
+{
+    double all = 0, experts = 0;
+    for (int32_t i = 0; i < plan_main_steps(p); i++) {
+        const struct plan_operand *o;
+        plan_weight_id id;
+        for (int k = 0; (o = plan_next_operand(&p->steps[i], &k, &id)) != NULL;) {
+            const struct plan_weight *w = &p->weights[id];
+            double share = plan_weight_share(p, o), bytes = share * w->n_out * (double)w->row_bytes;
+            bool is_read = (o->flags & PLAN_MULTIPLIES) != 0;
+            all += is_read ? bytes : 0;
+            experts += is_read && share < 1 ? bytes : 0;
+        }
+    }
+    return all > 0 ? experts / all : 0;
+}
+
 double plan_cache_read(const struct plan *p, const struct plan_step *s, int32_t pos)
 {
     if (plan_ops[s->op].cache != PLAN_READS) {

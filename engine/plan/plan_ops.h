@@ -123,6 +123,10 @@ uint64_t plan_drafted_floats(const struct plan *p, const struct plan_step *s);
 /* Returns the share of a weight that a row reads, in 0 .. 1: of experts the used ones. */
 double plan_weight_share(const struct plan *p, const struct plan_operand *o);
 
+/* Returns the share, in 0 .. 1, of the weights' bytes read for a row of the model, without a head: those of experts, if a
+ * row does not pick all of them. */
+double plan_expert_part(const struct plan *p);
+
 /* Returns the components of keys that a row at position `pos` reads from the cache in a checked step; 0 for most
  * ops. */
 double plan_cache_read(const struct plan *p, const struct plan_step *s, int32_t pos);

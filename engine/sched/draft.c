@@ -7,7 +7,7 @@ enum {
     FIRST_WEIGHT = 4,  /* weight of a rate's start value, in guesses */
     LAST_WEIGHT = 16,  /* guesses that the rate remembers later */
     STALE_STEPS = 256, /* contexts grow and other work changes, so older measurements mean nothing */
-    BASE_ROWS = 8, /* estimate for a step of n rows: n + BASE_ROWS units, so 16 rows take 2.7 times as long as one */
+    BASE_ROWS = 8, /* estimate for the weights of one row, in units of a row: 16 rows take 2.7 times as long as one */
 };
 #define FORCED_RATE 0.9f
 #define GUESS_RATE  0.6f /* start value of guess_rates */
@@ -220,18 +220,32 @@ void draft_costs_fade(struct draft_costs *c, float part)
     }
 }
 
+/* Returns how many times the weights of one row a step of n rows reads, if rows pick experts independently: of E experts,
+ * of which each row picks k, E * (1 - (1 - k/E)^n) differ. */
+static double weights_read(const struct draft_experts *e, int32_t n)
+{
+    double left = 1, picked = e->part > 0 ? (double)e->n_used / e->n_all : 1;
+    for (int32_t i = 0; i < n && e->part > 0; i++) {
+        left *= 1 - picked;
+    }
+    return e->part > 0 ? 1 - e->part + e->part * (1 - left) / picked : 1;
+}
+
+/* Returns the estimated time of a step of n rows, in units. */
+static double units_of(const struct draft_costs *c, int32_t n) { return n + BASE_ROWS * weights_read(&c->experts, n); }
+
 void draft_costs_get(const struct draft_costs *c, double *ns)
 {
     int32_t last = 0; /* last smaller row count seen */
     for (int32_t n = 1; n <= DRAFT_MAX + 1; n++) {
         bool is_known = c->ns[n] > 0 && c->n_steps - c->seen_at[n] <= STALE_STEPS;
         if (!is_known) {
-            ns[n] = last == 0 ? 0 : ns[last] * (n + BASE_ROWS) / (last + BASE_ROWS);
+            ns[n] = last == 0 ? 0 : ns[last] * units_of(c, n) / units_of(c, last);
             continue;
         }
         ns[n] = c->ns[n];
         for (int32_t i = last + 1; i < n; i++) {
-            ns[i] = last == 0 ? ns[n] * (i + BASE_ROWS) / (n + BASE_ROWS)
+            ns[i] = last == 0 ? ns[n] * units_of(c, i) / units_of(c, n)
                               : ns[last] + (ns[n] - ns[last]) * (i - last) / (n - last);
         }
         last = n;

@@ -90,8 +90,16 @@ int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i);
 /* Returns where the i-th guess comes from. */
 enum draft_source draft_source_of(const struct draft *d, int32_t i);
 
-/* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */
+/* What a model with experts reads: each row picks n_used of n_all. Zeroed: no experts. */
+struct draft_experts {
+    double part; /* of the weights' bytes that a step of one row reads: those of experts, 0..1 */
+    uint32_t n_used, n_all;
+};
+
+/* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours: part of the
+ * time is for reading weights, which rows share, except for experts that only one of them picks. */
 struct draft_costs {
+    struct draft_experts experts;
     double ns[DRAFT_MAX + 2]; /* moving average, following short times faster than long ones; 0: never seen */
     uint64_t seen_at[DRAFT_MAX + 2];
     uint64_t n_steps;

@@ -448,6 +448,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
         s->cfg.overtaking_rows = MAX_OF(cfg->overtaking_rows - SCHED_OVERTAKERS, 0);
     }
     s->progress.behind_ns = cfg->backend->idle != NULL; /* the first batch asks */
+    s->speeds.costs.experts = cfg->experts;
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
     s->cfg.now_ns = cfg->now_ns != NULL ? cfg->now_ns : clock_now_ns;
     s->queue.end = &s->queue.first;

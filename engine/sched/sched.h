@@ -19,6 +19,7 @@
 #include "engine/base/err.h"
 #include "engine/grammar/grammar.h"
 #include "engine/kv/disk/kv_disk.h"
+#include "engine/sched/draft.h"
 #include "engine/sched/sched_report.h"
 
 #include <stdbool.h>
@@ -70,8 +71,9 @@ struct sched_config {
      * or twice as many as there are sequences, but no more than DRAFT_MAX + 1. With states it is the back end's
      * max_drafts, and forced tokens are no more, either. */
     int32_t draft_max;
-    bool no_lookup;    /* repeated text is not looked up */
-    float guess_p_min; /* a guess of the head less probable than this ends its guesses; 0: none does */
+    struct draft_experts experts; /* the model's, without a head's */
+    bool no_lookup;               /* repeated text is not looked up */
+    float guess_p_min;            /* a guess of the head less probable than this ends its guesses; 0: none does */
     /* OPTIONAL: receives the reason when a batch fails, before its sequences end, on the scheduler's thread. ERR_LOST
      * comes once, as the last call. */
     void (*failed)(void *arg, const struct err_info *why);

@@ -443,6 +443,18 @@ START_TEST(out_of_memory_leaves_nothing)
 }
 END_TEST
 
+START_TEST(a_row_reads_the_experts_that_it_picks)
+{
+    struct plan *p = make_plan(2);
+    double dense = (H + 2 * 2) * HEAD * D + D * H * HEAD + F * D + D * F + E * D, experts = 3 * E * F * D;
+    double read = experts * N_USED / E;
+    ck_assert_double_eq_tol(plan_expert_part(p), read / (dense + read), 1e-12);
+    p->moe.n_used = E; /* then experts are as other weights */
+    ck_assert_double_eq(plan_expert_part(p), 0);
+    plan_free(&p);
+}
+END_TEST
+
 Suite *plan_shard_suite(void)
 {
     Suite *s = suite_create("plan_shard");
@@ -454,6 +466,7 @@ Suite *plan_shard_suite(void)
     tcase_add_test(c, heads_are_whole_where_keys_are);
     tcase_add_loop_test(c, ranks_that_cannot_meet_are_told, 0, 2);
     tcase_add_test(c, there_is_no_such_rank);
+    tcase_add_test(c, a_row_reads_the_experts_that_it_picks);
     tcase_add_test(c, out_of_memory_leaves_nothing);
     suite_add_tcase(s, c);
     return s;

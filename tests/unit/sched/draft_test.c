@@ -324,6 +324,23 @@ START_TEST(costs_of_rows_not_seen_lie_between_those_seen)
 }
 END_TEST
 
+START_TEST(rows_that_pick_other_experts_cost_more)
+{
+    struct draft_costs c = {.experts = {.part = .5, .n_used = 8, .n_all = 128}};
+    double ns[DRAFT_MAX + 2];
+    draft_costs_note(&c, 1, 9000);
+    draft_costs_get(&c, ns);
+    /* 2 rows: 2 units and 8 of weights, half of which is read (1 - (120/128)^2) / (8/128) = 1.9375 times */
+    ck_assert(fabs(ns[2] - (2 + 4 + 4 * 1.9375) * 1000) < 1e-6);
+    c.experts.n_all = 8; /* all rows pick all */
+    draft_costs_get(&c, ns);
+    ck_assert(fabs(ns[2] - 10000) < 1e-6);
+    draft_costs_note(&c, 2, 17000); /* what is measured counts */
+    draft_costs_get(&c, ns);
+    ck_assert_double_eq(ns[2], 17000);
+}
+END_TEST
+
 static struct draft_costs costs_of(double one, double each)
 {
     struct draft_costs c = {0};
@@ -446,6 +463,7 @@ Suite *draft_suite(void)
     tcase_add_test(t, the_head_guesses_where_it_knows_better);
     tcase_add_test(t, runs_of_the_head_are_as_many_as_pay);
     tcase_add_test(t, costs_of_rows_not_seen_lie_between_those_seen);
+    tcase_add_test(t, rows_that_pick_other_experts_cost_more);
     tcase_add_test(t, drafts_are_as_long_as_pays);
     tcase_add_test(t, limits_are_kept);
     tcase_add_test(t, rows_go_where_they_are_likeliest_of_use);
