@@ -38,7 +38,7 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     p.dst = opencl_at(k, m->made_floats);
     p.dst_stride = m->made_stride;
     if (!s->experts.weighs_input && opencl_pair(k, &p)) {
-        p.flags = as_codes ? FLAG_CODES : FLAG_FLOATS;
+        p.flags = as_codes ? opencl_code_flags(k) : FLAG_FLOATS;
         p.dst_codes = opencl_at(k, m->made_codes);
         p.dst_blocks = m->made_stride / PANEL_BLOCK;
         return opencl_add_product(k, &p);
@@ -68,7 +68,8 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     l = opencl_launch_over(k, 128, 4, m->made_stride);
     l.by = OPENCL_BY_PICKS;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
-                      ARG_INT(FLAG_CODES), opencl_at(k, m->made_codes), ARG_UINT(m->made_stride / PANEL_BLOCK));
+                      ARG_INT(opencl_code_flags(k)), opencl_at(k, m->made_codes),
+                      ARG_UINT(m->made_stride / PANEL_BLOCK));
 }
 
 enum err opencl_experts_make(const struct opencl_maker *k)

@@ -83,6 +83,8 @@ struct opencl_need {
     bool codes, is_fine, floats;
 };
 struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf);
+/* Returns FLAG_CODES, with FLAG_FINE if high_precision asks for second terms. */
+int opencl_code_flags(const struct opencl_maker *k);
 /* Returns the use as FLAG_CODES, FLAG_FINE and FLAG_FLOATS. */
 int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf);
 

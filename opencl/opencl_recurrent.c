@@ -75,7 +75,8 @@ static enum err add_head_norm(const struct opencl_maker *k, uint32_t n)
     const struct plan_step *s = k->s;
     struct opencl_need need = opencl_need_of(k, s->dst);
     bool in_one = n % PANEL_BLOCK == 0;
-    int flags = FLAG_WEIGHT | (need.floats || !in_one ? FLAG_FLOATS : 0) | (need.codes && in_one ? FLAG_CODES : 0);
+    int flags = FLAG_WEIGHT | (need.floats || !in_one ? FLAG_FLOATS : 0);
+    flags |= need.codes && in_one ? opencl_code_flags(k) : 0;
     TRY(OPENCL_ADD(k, opencl_launch_of(k, NORM_WG, opencl_width(k, s->dst) / n), "norm.cl", "norm", "",
                    ARG_INT(s->rows), ARG_ROWS(k, s->dst), opencl_vector(k, s->w[1]), ARG_MEM(NULL), ARG_FLOAT(s->eps),
                    ARG_UINT(n), ARG_INT(flags), ARG_ROWS(k, s->dst), ARG_CODES(k, s->dst)));

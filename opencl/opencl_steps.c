@@ -109,10 +109,12 @@ struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf)
     return n;
 }
 
+int opencl_code_flags(const struct opencl_maker *k) { return FLAG_CODES | (k->m->cfg.high_precision ? FLAG_FINE : 0); }
+
 int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf)
 {
     struct opencl_need n = opencl_need_of(k, buf);
-    return (n.codes ? FLAG_CODES : 0) | (n.is_fine ? FLAG_FINE : 0) | (n.floats ? FLAG_FLOATS : 0);
+    return (n.codes ? opencl_code_flags(k) : 0) | (n.is_fine ? FLAG_FINE : 0) | (n.floats ? FLAG_FLOATS : 0);
 }
 
 /* Adds the encoding of the buffer's rows. */
@@ -122,7 +124,8 @@ static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum op
     struct opencl_launch l = opencl_launch_over(k, WG, 4, opencl_stride(k, buf));
     l.when = when;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), ARG_ROWS(k, buf),
-                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)), ARG_CODES(k, buf));
+                      ARG_UINT(opencl_width(k, buf)), ARG_INT(opencl_code_flags(k) | opencl_flags_of(k, buf)),
+                      ARG_CODES(k, buf));
 }
 
 enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf)

@@ -99,10 +99,10 @@ static void find_texts(const struct program *p, struct texts *t)
     t->all[t->n] = NULL;
 }
 
-static void find_options(const struct program_set *s, const struct program *p, char out[ALL_OPTIONS_BYTES])
+static void find_options(const struct program *p, char out[ALL_OPTIONS_BYTES])
 {
-    snprintf(out, ALL_OPTIONS_BYTES, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s%s", (int)p->dot,
-             s->cfg->high_precision, p->options, p->is_wide ? " -Wf,-mwavefrontsize64" : "");
+    snprintf(out, ALL_OPTIONS_BYTES, "-cl-std=CL1.2 -DDOT_ARM=%d %s%s", (int)p->dot, p->options,
+             p->is_wide ? " -Wf,-mwavefrontsize64" : "");
 }
 
 static void find_file(const struct program_set *s, const struct program *p, struct program_file *out)
@@ -111,7 +111,7 @@ static void find_file(const struct program_set *s, const struct program *p, stru
     struct texts t;
     char options[ALL_OPTIONS_BYTES];
     find_texts(p, &t);
-    find_options(s, p, options);
+    find_options(p, options);
     t.all[t.n] = c->driver;
     t.all[t.n + 1] = NULL;
     program_cache_find(&s->cache, (const char *const[]){c->platform, c->name, p->file, options, NULL}, t.all, out);
@@ -169,7 +169,7 @@ static enum err compile(struct program_set *s, struct program *p, struct err_inf
     char options[ALL_OPTIONS_BYTES], line[LOG_BYTES];
     cl_int code;
     find_texts(p, &t);
-    find_options(s, p, options);
+    find_options(p, options);
     cl_program program = clCreateProgramWithSource(d->context, t.n, t.all, NULL, &code);
     TRY(ocl_check(code, "clCreateProgramWithSource", info));
     code = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
@@ -270,7 +270,7 @@ static bool take(struct program_set *s, struct program *p, const struct buf *bin
     const unsigned char *data = (const unsigned char *)binary->data;
     char options[ALL_OPTIONS_BYTES];
     cl_int code, status;
-    find_options(s, p, options);
+    find_options(p, options);
     cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &binary->len, &data, &status, &code);
     if (code != CL_SUCCESS) {
         return false;

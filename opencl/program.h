@@ -15,9 +15,8 @@ extern const struct program_source program_sources[];
 
 struct program_set; /* opaque */
 
-/* Makes an empty set for a device and a configuration, both borrowed. It uses high_precision (ACT_FINE of the
- * programs), progress, tell and, until the first batch, pack_cache. ERR_NOMEM. program_set_free does not invalidate
- * the kernels of the set. */
+/* Makes an empty set for a device and a configuration, both borrowed. It uses progress, tell and, until the first batch,
+ * pack_cache. ERR_NOMEM. program_set_free does not invalidate the kernels of the set. */
 MUST_CHECK enum err program_set_new(const struct device *d, const struct backend_config *cfg, struct program_set **out,
                                     struct err_info *info);
 void program_set_free(struct program_set **s);

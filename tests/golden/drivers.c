@@ -121,8 +121,6 @@ static void check_kernels(void)
 static void check_arms(void)
 {
     static const char *const arms[][3] = {
-        {"matmul", "-DACT_FINE=0"},
-        {"matmul", "-DACT_FINE=1"},
         {"attention", "-DLATENT=1", "-DSPLIT=0"},
         {"attention", "-DLATENT=1", "-DSPLIT=1"},
         {"attention", "-DLATENT=0", "-DROWS=1 -DSPLIT=0"},

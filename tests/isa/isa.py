@@ -76,8 +76,8 @@ def name_of(file, options):
 
 
 def is_same(options, asked):
-    """Widths of models apart; ACT_FINE, where a program does not name it, too."""
-    return options.keys() | {'ACT_FINE'} == asked.keys() and all(
+    """Widths of models apart."""
+    return options.keys() == asked.keys() and all(
         int(asked[k]) <= int(v) if k in WIDTHS else asked[k] == v for k, v in options.items())
 
 
@@ -96,7 +96,7 @@ def list_faults(lines, asked):
             yield name_of(file, options), 'is asked for and not in the budget'
     for line in lines:
         for name, value in {pair for o in line.programs(True) for pair in o.items() if pair[0] not in WIDTHS | {'KIND'}}:
-            names = {k for pairs in line.lists for k, _ in pairs[0]} | {'ACT_FINE'}
+            names = {k for pairs in line.lists for k, _ in pairs[0]}
             if not any(file == line.file and o.keys() == names and o[name] == value for file, o in asked):
                 yield f'{line.file} {name}={value}', 'is in the budget, and nothing asks for it'
 
@@ -134,7 +134,7 @@ def compile_one(gfx, line, options, kernels, folder):
     texts = ['shared.h', 'common.clh'] + ['weights.clh'] * ('KIND' in options) + [line.file]
     source = ''.join(f'#line 1 "{t}"\n' + open(os.path.join(kernels, t)).read() for t in texts)
     words = ['-x', 'cl', '-cl-std=CL1.2', '-target', 'amdgcn-amd-amdhsa', f'-mcpu={gfx}', '-O3', '-Xclang',
-             '-finclude-default-header', '-DDOT_ARM=2'] + ['-mwavefrontsize64'] * (line.wave == 64) + [f'-D{k}={v}' for k, v in ({'ACT_FINE': '0'} | options).items()]
+             '-finclude-default-header', '-DDOT_ARM=2'] + ['-mwavefrontsize64'] * (line.wave == 64) + [f'-D{k}={v}' for k, v in options.items()]
     key = hashlib.sha256('\0'.join([open(__file__).read(), source] + words).encode()).hexdigest()
     kept, obj = os.path.join(BUILD, key + '.json'), os.path.join(folder, key + '.o')
     if os.path.exists(kept):

@@ -318,10 +318,9 @@ START_TEST(experts_are_wrong)
     opencl_rig_init(&r, "llama-mixtral-q8");
     r.cfg.tell = on_told;
     n_told = 0;
-    snprintf(
-        rules, sizeof rules,
-        "dot:right,clEnqueueNDRangeKernel@-DDOT_ARM=1 -DACT_FINE=0 -DKIND=%d -DTOKENS=4 -DSPLIT=1 -DPAIR=0:1+:skip",
-        (int)quant_ops(DTYPE_Q8_0)->panel);
+    snprintf(rules, sizeof rules,
+             "dot:right,clEnqueueNDRangeKernel@-DDOT_ARM=1 -DKIND=%d -DTOKENS=4 -DSPLIT=1 -DPAIR=0:1+:skip",
+             (int)quant_ops(DTYPE_Q8_0)->panel);
     fake_opencl_arm(rules);
     answer_of(&r);
     ck_assert_int_eq(n_told, 2);
