@@ -636,7 +636,7 @@ static enum err open_key(struct kv_disk *d, struct err_info *info)
 static enum err make_slots(struct kv_disk *d)
 {
     for (int k = 0; k < KV_SNAPSHOT_KINDS; k++) {
-        if (d->cfg.bytes[k] == 0) {
+        if (k == KV_SNAPSHOT_STATE && d->cfg.bytes[k] == 0) {
             continue;
         }
         size_t bytes = file_bytes(d, (enum kv_snapshot_kind)k);

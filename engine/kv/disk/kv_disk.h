@@ -20,7 +20,7 @@ struct kv_disk_config {
     const char *path;                /* the folder; borrowed for the call of kv_disk_open */
     uint64_t limit_bytes;            /* of all snapshots in the folder */
     struct kv_name fingerprint;      /* of everything that decides what a page of given tokens holds */
-    size_t bytes[KV_SNAPSHOT_KINDS]; /* of a page; of a state, 0: none */
+    size_t bytes[KV_SNAPSHOT_KINDS]; /* of a page, can be 0; of a state, 0: none */
     /* OPTIONAL: a thread of this module calls it once each time that writing stops, with the reason, and when it
      * resumes. */
     void (*tell)(void *arg, const char *text);

@@ -192,7 +192,7 @@ static void print_shapes(const struct subject *s)
     print_arch_row(s, "feed-forward", "feed_forward_length");
     print_arch_row(s, "heads", "attention.head_count");
     print_arch_row(s, "kv heads", "attention.head_count_kv");
-    if (s->plan != NULL) {
+    if (s->plan != NULL && s->plan->head_dim != 0) {
         uint32_t d = s->plan->head_dim, d_value = s->plan->latent_dim != 0 ? d : plan_value_dim(s->plan);
         printf("%-16s%" PRIu32, "head size", d);
         printf(d_value != d ? ", values %" PRIu32 "\n" : "\n", d_value);
@@ -285,7 +285,8 @@ static void print_cache_row(const struct subject *s)
         struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .k_type = type, .v_type = type};
         struct backend_measure m;
         struct err_info ignored;
-        if (backend_cpu.measure(s->plan, &cfg, &m, &ignored) == ERR_OK && strcmp(m.k_type, type) == 0) {
+        if (backend_cpu.measure(s->plan, &cfg, &m, &ignored) == ERR_OK && strcmp(m.k_type, type) == 0 &&
+            backend_bytes_all(&m).page != 0) {
             printf("%s%s %zu", before, type, backend_bytes_all(&m).page / KV_PAGE_TOKENS);
             before = ", ";
         }
