@@ -218,7 +218,9 @@ static enum err copy_keys(struct hf *h)
 {
     bool is_interleaved = h->family->has_rope_pairs && !json_is_false(json_read_get(h->config, "rope_interleave"));
     gguf_build_str(&h->b, "general.architecture", h->family->arch, strlen(h->family->arch));
-    gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
+    if (!h->family->lacks_attention) {
+        gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
+    }
     TRY(hf_add_layer_types(h));
     for (size_t i = 0; common_keys[i].json != NULL; i++) {
         if (!hf_has_key(h->family, common_keys[i].json)) {
@@ -229,7 +231,7 @@ static enum err copy_keys(struct hf *h)
         TRY(copy_key(h, k, false));
     }
     TRY(hf_modules_add(h));
-    return hf_add_rope(h);
+    return h->family->lacks_attention ? ERR_OK : hf_add_rope(h);
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */

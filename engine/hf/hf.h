@@ -118,6 +118,7 @@ struct hf_family {
     bool has_layer_types;             /* reads layer_types itself; else they are full_attention and sliding_attention */
     double rotary_part;               /* partial_rotary_factor if config.json has none; 0: 1 */
     bool rotates_of_key;              /* partial_rotary_factor is of a whole key, in latent attention */
+    bool lacks_attention;             /* no layer has attention: nothing is read of heads and RoPE */
     bool predicts;                    /* a folder can have a prediction head */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
     bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */

@@ -390,7 +390,7 @@ static enum err check_experts(const struct hf *h)
 
 enum err hf_check(const struct hf *h)
 {
-    TRY(check_heads(h));
+    TRY(h->family->lacks_attention ? ERR_OK : check_heads(h));
     TRY(check_layers(h));
     TRY(check_biases(h));
     TRY(check_head(h));

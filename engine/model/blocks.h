@@ -19,6 +19,13 @@ struct blocks_hparams {
     float freq_base; /* RoPE theta */
 };
 
+/* The norm of the steps dt, B and C of selective scans. */
+enum blocks_scan_norm {
+    BLOCKS_SCAN_NORM,      /* ssm_dt_norm, ssm_b_norm, ssm_c_norm */
+    BLOCKS_SCAN_NORM_BARE, /* without weights */
+    BLOCKS_NO_SCAN_NORM,
+};
+
 enum blocks_head_norm {
     BLOCKS_NO_HEAD_NORM,
     BLOCKS_NORM_EACH, /* each head of Q and K separately, before RoPE: attn_q_norm, attn_k_norm of d */
@@ -110,6 +117,8 @@ struct blocks_style {
     const char *last_norm; /* name of the norm after the last layer */
     uint32_t conv_taps;    /* of short convolutions, also before the delta rule and state spaces */
     uint32_t dt_rank;      /* width of the steps of selective scans before their matrix */
+    enum blocks_scan_norm scan_norm;
+    float scan_eps;        /* of BLOCKS_SCAN_NORM_BARE */
     struct blocks_moe moe; /* blocks_read_moe */
     enum blocks_mixer mixer[PLAN_MAX_LAYERS];
     enum blocks_ffn ffn[PLAN_MAX_LAYERS];
@@ -139,6 +148,20 @@ extern const struct hf_name blocks_gemma_names[];
     {at "out_proj.bias", "blk.{}.ssm_out.bias", HF_SAME}
 /* clang-format on */
 
+/* Likewise: the tensors of a selective scan, except its norms. */
+/* clang-format off */
+#define BLOCKS_SCAN_NAMES(at) \
+    {at "in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME}, \
+    {at "conv1d.weight", "blk.{}.ssm_conv1d.weight", HF_CONV}, \
+    {at "conv1d.bias", "blk.{}.ssm_conv1d.bias", HF_SAME}, \
+    {at "x_proj.weight", "blk.{}.ssm_x.weight", HF_SAME}, \
+    {at "dt_proj.weight", "blk.{}.ssm_dt.weight", HF_SAME}, \
+    {at "dt_proj.bias", "blk.{}.ssm_dt.bias", HF_SAME}, \
+    {at "A_log", "blk.{}.ssm_a", HF_MINUS_EXP}, \
+    {at "D", "blk.{}.ssm_d", HF_SAME}, \
+    {at "out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME}
+/* clang-format on */
+
 /* Likewise: the tensors of latent attention. */
 /* clang-format off */
 #define BLOCKS_LATENT_NAMES \
@@ -156,6 +179,10 @@ extern const struct hf_name blocks_gemma_names[];
  * ERR_BAD_CONFIG. shape_ssm gives their vectors GGUF's shapes, [1, heads] and, of the norm, [width / G, G]. */
 MUST_CHECK enum err blocks_check_limit(const struct hf *h);
 void blocks_shape_ssm(struct hf *h, uint32_t n_groups);
+
+/* Adds sizes of selective scans (blocks_hf.c): channels, and the width of their steps, from the member `rank`, by
+ * default or if that is "auto" a sixteenth of hidden_size, rounded up. ERR_BAD_CONFIG. */
+MUST_CHECK enum err blocks_add_scan_sizes(struct hf *h, uint32_t channels, const char *rank);
 
 /* Rejects RoPE of local layers, rope_parameters.sliding_attention, that is stretched. ERR_BAD_CONFIG. */
 MUST_CHECK enum err blocks_check_local_rope(const struct hf *h);
@@ -182,7 +209,9 @@ struct blocks {
     bool may_skip_attention; /* layers can have 0 KV heads; set before blocks_read_hparams */
     bool may_skip_ffn;       /* layers can have feed-forward width 0; set before blocks_read_hparams */
     bool lacks_rope;         /* attention has no positions; set before blocks_read_hparams */
-    const char *eps_key;     /* OPTIONAL: of the norms' epsilon, after "<arch>."; set before blocks_read_hparams */
+    /* No layer has attention: plan and h have 0 heads. Set before blocks_read_hparams, with reads_layers. */
+    bool lacks_attention;
+    const char *eps_key; /* OPTIONAL: of the norms' epsilon, after "<arch>."; set before blocks_read_hparams */
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
@@ -222,6 +251,7 @@ struct blocks {
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
     plan_buf_id scan_low, scan_b, scan_c; /* of selective scans: [dt_rank], and [n] each */
     plan_weight_id ssm_ones;              /* [Hs*p/G], with several groups */
+    plan_weight_id dt_ones, bc_ones;      /* [dt_rank], [n]: with BLOCKS_SCAN_NORM_BARE */
     plan_weight_id head_ones;             /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
     plan_weight_id embd;                  /* blocks_add_embedding sets it */
     plan_weight_id output;                /* of the logits */
@@ -397,7 +427,7 @@ MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_read_parallel_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm(struct blocks *b);
-/* Selective scans (blocks_ssm.c): layers whose element of attention.head_count_kv is 0. */
+/* Selective scans (blocks_ssm.c): layers whose element of attention.head_count_kv is 0, or all if b->lacks_attention. */
 MUST_CHECK enum err blocks_read_scan(struct blocks *b);
 MUST_CHECK enum err blocks_add_scan_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_scan(struct blocks *b);

@@ -276,8 +276,10 @@ static enum err add_bufs(struct blocks *b)
     }
     TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
     TRY(plan_add_buf(b->plan, "norm", h->n_embd, &b->norm));
-    TRY(plan_add_buf(b->plan, "q", h->n_heads * h->head_dim, &b->q));
-    TRY(plan_add_buf(b->plan, "att", h->n_heads * plan_value_dim(b->plan), &b->att));
+    if (!b->lacks_attention) {
+        TRY(plan_add_buf(b->plan, "q", h->n_heads * h->head_dim, &b->q));
+        TRY(plan_add_buf(b->plan, "att", h->n_heads * plan_value_dim(b->plan), &b->att));
+    }
     for (int i = 0; i < BLOCKS_MIXER_COUNT; i++) {
         TRY(has_mixer[i] ? mixers[i].add_bufs(b) : ERR_OK);
     }
@@ -354,7 +356,7 @@ enum err blocks_build_decoder(struct blocks *b)
     const struct blocks_hparams *h = &b->h;
     TRY(blocks_expect(b, b->plan->moe.n_experts == 0 || b->plan->moe.n_used != 0, "expert_count",
                       "expected 0, found %u", b->plan->moe.n_experts));
-    TRY(blocks_add_ropes(b));
+    TRY(b->lacks_attention ? ERR_OK : blocks_add_ropes(b));
     TRY(add_bufs(b));
     TRY(blocks_add_embedding(b));
     if (b->style.embed_norm != NULL) {

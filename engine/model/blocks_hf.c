@@ -64,6 +64,19 @@ void blocks_shape_ssm(struct hf *h, uint32_t n_groups)
     }
 }
 
+enum err blocks_add_scan_sizes(struct hf *h, uint32_t channels, const char *rank)
+{
+    uint32_t hidden, n;
+    TRY(hf_get_u32(h, "hidden_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &hidden));
+    n = (hidden + 15) / 16;
+    if (!json_read_is(json_read_get(h->config, rank), "auto")) {
+        TRY(hf_get_u32(h, rank, 1, PLAN_MAX_WIDTH, n, &n));
+    }
+    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), channels);
+    gguf_build_u32(&h->b, hf_key(h, "ssm.time_step_rank"), n);
+    return ERR_OK;
+}
+
 enum err blocks_check_local_rope(const struct hf *h)
 {
     const json_t *local = json_read_get(json_read_get(h->config, "rope_parameters"), "sliding_attention");

@@ -114,6 +114,19 @@ static enum err read_heads(struct blocks *b)
                          h->head_dim);
 }
 
+/* Reads all of attention; a model without it has 0 heads. */
+static enum err read_attention(struct blocks *b)
+{
+    if (b->lacks_attention) {
+        return ERR_OK;
+    }
+    TRY(b->heads_by_layer ? read_layer_heads(b)
+                          : blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &b->h.n_heads));
+    TRY(read_heads(b));
+    return blocks_expect(b, b->h.n_rot % 2 == 0, "rope.dimension_count", "expected an even number, found %u",
+                         b->h.n_rot);
+}
+
 /* Rejects layers beyond block_count, because infcgi would serve half a model. */
 static enum err check_layers(const struct blocks *b)
 {
@@ -167,10 +180,7 @@ enum err blocks_read_hparams(struct blocks *b)
     if (!b->reads_layers) {
         TRY(read_widths(b));
     }
-    TRY(b->heads_by_layer ? read_layer_heads(b)
-                          : blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
-    TRY(read_heads(b));
-    TRY(blocks_expect(b, h->n_rot % 2 == 0, "rope.dimension_count", "expected an even number, found %u", h->n_rot));
+    TRY(read_attention(b));
     const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(blocks_get_f32(b, b->eps_key != NULL ? b->eps_key : eps, 1e-13, 1.0, NAN, &h->eps));
     TRY(read_pooling(b));
@@ -180,7 +190,7 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .yarn_truncates = true,
                                      .act = PLAN_SILU,
                                      .embed_scale = 1,
-                                     .attn_scale = (float)(1.0 / sqrt(h->head_dim)),
+                                     .attn_scale = h->head_dim != 0 ? (float)(1.0 / sqrt(h->head_dim)) : 1,
                                      .value_scale = 1,
                                      .residual_scale = 1,
                                      .expert_scale = 1,

@@ -189,7 +189,12 @@ enum err blocks_add_scan_bufs(struct blocks *b)
     TRY(plan_add_buf(p, "ssm_gate", width, &b->ssm_gate));
     TRY(plan_add_buf(p, "scan_low", b->style.dt_rank, &b->scan_low));
     TRY(plan_add_buf(p, "scan_b", p->ssm.state_dim, &b->scan_b));
-    return plan_add_buf(p, "scan_c", p->ssm.state_dim, &b->scan_c);
+    TRY(plan_add_buf(p, "scan_c", p->ssm.state_dim, &b->scan_c));
+    if (b->style.scan_norm != BLOCKS_SCAN_NORM_BARE) {
+        return ERR_OK;
+    }
+    TRY(blocks_add_ones(b, "dt_ones", b->style.dt_rank, &b->dt_ones));
+    return blocks_add_ones(b, "bc_ones", p->ssm.state_dim, &b->bc_ones);
 }
 
 /* Binds A, [channels][n] in files, in the order of the state, [heads][n][p]. */
@@ -213,11 +218,22 @@ static enum err bind_rates(struct blocks *b, plan_weight_id *id)
     return err == ERR_OK ? plan_set_source(p, *id, row_mapped_new(&p->arena, DTYPE_F32, by_head, 1, n_all * n)) : err;
 }
 
-/* Adds dst = a normed part of the convolved row: rows [first, ..) of ssm_x. */
-static enum err add_selected(struct blocks *b, uint32_t first, const char *norm, plan_buf_id dst)
+/* Adds dst = a part of the convolved row: rows [first, ..) of ssm_x, normed as the style says. */
+static enum err add_selected(struct blocks *b, uint32_t first, const char *norm, plan_weight_id ones, plan_buf_id dst)
 {
+    struct plan_step bare = plan_step_of(PLAN_NORM, dst, dst);
+    bare.eps = b->style.scan_eps;
+    bare.w[0] = ones;
     TRY(add_part(b, "blk.%d.ssm_x", b->ssm_mixed, first, b->style.dt_rank + 2 * b->plan->ssm.state_dim, dst));
-    return blocks_add_norm(b, norm, dst, dst, false);
+    switch (b->style.scan_norm) {
+    case BLOCKS_SCAN_NORM:
+        return blocks_add_norm(b, norm, dst, dst, false);
+    case BLOCKS_SCAN_NORM_BARE:
+        return plan_add_step(b->plan, &bare);
+    case BLOCKS_NO_SCAN_NORM:
+        break;
+    }
+    return ERR_OK;
 }
 
 enum err blocks_add_scan(struct blocks *b)
@@ -229,9 +245,9 @@ enum err blocks_add_scan(struct blocks *b)
     TRY(add_part(b, in, b->norm, 0, 2 * width, b->ssm_in));
     TRY(add_part(b, in, b->norm, width, 2 * width, b->ssm_gate));
     TRY(add_convolution(b));
-    TRY(add_selected(b, 0, "blk.%d.ssm_dt_norm.weight", b->scan_low));
-    TRY(add_selected(b, rank, "blk.%d.ssm_b_norm.weight", b->scan_b));
-    TRY(add_selected(b, rank + m->state_dim, "blk.%d.ssm_c_norm.weight", b->scan_c));
+    TRY(add_selected(b, 0, "blk.%d.ssm_dt_norm.weight", b->dt_ones, b->scan_low));
+    TRY(add_selected(b, rank, "blk.%d.ssm_b_norm.weight", b->bc_ones, b->scan_b));
+    TRY(add_selected(b, rank + m->state_dim, "blk.%d.ssm_c_norm.weight", b->bc_ones, b->scan_c));
     TRY(blocks_add_matmul(b, "blk.%d.ssm_dt.weight", b->scan_low, b->ssm_dt));
     struct plan_step scan = plan_step_of(PLAN_SCAN, b->ssm_mixed, b->ssm_out);
     scan.scan.dt = b->ssm_dt;

@@ -70,15 +70,10 @@ static enum err check_experts(const struct hf *h)
 
 static enum err finish(struct hf *h)
 {
-    uint32_t hidden, expand, rank;
+    uint32_t hidden, expand;
     TRY(hf_get_u32(h, "hidden_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &hidden));
     TRY(hf_get_u32(h, "mamba_expand", 1, PLAN_MAX_WIDTH / hidden, UINT64_MAX, &expand));
-    rank = (hidden + 15) / 16;
-    if (!json_read_is(json_read_get(h->config, "mamba_dt_rank"), "auto")) {
-        TRY(hf_get_u32(h, "mamba_dt_rank", 1, PLAN_MAX_WIDTH, rank, &rank));
-    }
-    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), hidden * expand);
-    gguf_build_u32(&h->b, hf_key(h, "ssm.time_step_rank"), rank);
+    TRY(blocks_add_scan_sizes(h, hidden * expand, "mamba_dt_rank"));
     TRY(blocks_check_has(h, "mamba_conv_bias", true, ".ssm_conv1d.bias"));
     TRY(check_experts(h));
     return add_kv_heads(h);
@@ -99,18 +94,10 @@ static const struct hf_key hf_jamba_keys[] = {
 static const struct hf_name hf_jamba_names[] = {
     {"model.final_layernorm.weight", "output_norm.weight", HF_SAME},
     {"model.layers.{}.pre_ff_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
-    {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME},
-    {"model.layers.{}.mamba.conv1d.weight", "blk.{}.ssm_conv1d.weight", HF_CONV},
-    {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias", HF_SAME},
-    {"model.layers.{}.mamba.x_proj.weight", "blk.{}.ssm_x.weight", HF_SAME},
-    {"model.layers.{}.mamba.dt_proj.weight", "blk.{}.ssm_dt.weight", HF_SAME},
-    {"model.layers.{}.mamba.dt_proj.bias", "blk.{}.ssm_dt.bias", HF_SAME},
+    BLOCKS_SCAN_NAMES("model.layers.{}.mamba."),
     {"model.layers.{}.mamba.dt_layernorm.weight", "blk.{}.ssm_dt_norm.weight", HF_SAME},
     {"model.layers.{}.mamba.b_layernorm.weight", "blk.{}.ssm_b_norm.weight", HF_SAME},
     {"model.layers.{}.mamba.c_layernorm.weight", "blk.{}.ssm_c_norm.weight", HF_SAME},
-    {"model.layers.{}.mamba.A_log", "blk.{}.ssm_a", HF_MINUS_EXP},
-    {"model.layers.{}.mamba.D", "blk.{}.ssm_d", HF_SAME},
-    {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME},
     {"model.layers.{}.feed_forward.gate_proj.weight", "blk.{}.ffn_gate.weight", HF_SAME},
     {"model.layers.{}.feed_forward.up_proj.weight", "blk.{}.ffn_up.weight", HF_SAME},
     {"model.layers.{}.feed_forward.down_proj.weight", "blk.{}.ffn_down.weight", HF_SAME},

@@ -54,6 +54,7 @@
     X(nemotron_h) \
     X(nemotron_h_moe) \
     X(jamba) \
+    X(mamba) \
     X(deepseek2) \
     X(kimi_linear) \
     X(lfm2) \

@@ -113,6 +113,8 @@ static const struct golden_model {
     {"llama-rope3-mqa", GGUF, FLOATS},
     {"llama-rope3-old", FOLDER, FLOATS},
     {"llama-yarn", GGUF | FOLDER, FLOATS},
+    {"mamba-falcon", GGUF | FOLDER, FLOATS},
+    {"mamba-tied", GGUF | FOLDER | WIDE, FLOATS},
     {"mellum-window", GGUF | FOLDER, FLOATS},
     {"mimo2-head", GGUF | FOLDER, FLOATS},
     {"mimo2-saved", FOLDER, FLOATS},

@@ -217,6 +217,11 @@ def jamba(**more):
     return hf.JambaForCausalLM(hf.JambaConfig(**sizes))
 
 
+def mamba(kind, config, **more):
+    """68 channels, in two parts; without the context that these configurations lack."""
+    return kind(config(**IDS, vocab_size=VOCAB, hidden_size=34, intermediate_size=68, **more))
+
+
 def falcon_h1(**more):
     """Multipliers are powers of two, so that the converter's products are exact."""
     return hf.FalconH1ForCausalLM(hf.FalconH1Config(
@@ -224,6 +229,14 @@ def falcon_h1(**more):
         key_multiplier=0.5, attention_in_multiplier=2.0, attention_out_multiplier=0.25, ssm_in_multiplier=0.5,
         ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 4.0, 8.0, 0.25], mlp_multipliers=[0.5, 2.0],
         mamba_norm_before_gate=False, rope_parameters=rope(theta=1e11), **more))
+
+
+def nemotron_h(layers, **more):
+    """Layers with one part each: a state space (M), attention (*), a dense block (-) or experts (E)."""
+    kinds = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+    return hf.NemotronHForCausalLM(hf.NemotronHConfig(
+        **SMALL, head_dim=20, layers_block_type=[kinds[c] for c in layers], mamba_head_dim=16, ssm_state_size=12,
+        num_experts_per_tok=3, moe_intermediate_size=28, moe_shared_expert_intermediate_size=40, **more))
 
 
 def deepseek_v3(**more):
@@ -487,6 +500,11 @@ MODELS = {
     "jamba-dense": lambda: jamba(
         num_hidden_layers=3, attn_layer_period=3, attn_layer_offset=2, num_experts=1, num_experts_per_tok=1,
         mamba_dt_rank="auto", tie_word_embeddings=True),
+    "mamba-tied": lambda: mamba(
+        hf.MambaForCausalLM, hf.MambaConfig, num_hidden_layers=3, state_size=10, conv_kernel=3, time_step_rank=5),
+    "mamba-falcon": lambda: mamba(
+        hf.FalconMambaForCausalLM, hf.FalconMambaConfig, num_hidden_layers=2, state_size=16, expand=16,
+        tie_word_embeddings=False),
     "falcon-h1-norm": lambda: falcon_h1(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_conv=3,
                                         mamba_rms_norm=True, head_dim=20),
     "falcon-h1-plain": lambda: falcon_h1(mamba_n_heads=4, mamba_d_head=16, head_dim=12),
@@ -500,6 +518,11 @@ MODELS = {
         **{**SMALL, "intermediate_size": 28}, num_hidden_layers=2, head_dim=12, logit_scale=0.5, sliding_window=13,
         sliding_window_pattern=2, num_experts=5, num_experts_per_tok=2, expert_selection_fn="softmax",
         rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=50000.0)),
+    "nemotron_h-dense": lambda: nemotron_h("M-*-M", mamba_num_heads=8, n_groups=4, conv_kernel=3, mlp_bias=True),
+    "nemotron_h_moe-groups": lambda: nemotron_h(
+        "ME*ME", mamba_num_heads=4, n_groups=2, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=2.5),
+    "nemotron_h_moe-latent": lambda: nemotron_h(
+        "MEM*E", mamba_num_heads=4, n_groups=1, n_routed_experts=6, moe_latent_size=20, routed_scaling_factor=1.5),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -636,6 +659,17 @@ def write_linear_config(folder):
              mla_use_nope=True, num_nextn_predict_layers=0, use_grouped_topk=True, rope_theta=10000.0, rope_scaling=None,
              head_dim=c["hidden_size"] // c["num_attention_heads"])
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+def write_pattern(folder):
+    """config.json of a dense Nemotron-H as published, with a letter per layer, and without what only experts need."""
+    path = Path(folder, "config.json")
+    content = json.loads(path.read_text())
+    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
+    kinds = content.pop("layers_block_type")
+    content = {k: v for k, v in content.items() if "expert" not in k and not k.startswith(("moe_", "mtp_"))}
+    content.update(hybrid_override_pattern="".join(letters[kind] for kind in kinds), num_hidden_layers=len(kinds))
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def turn_experts(folder):
@@ -798,6 +832,8 @@ def main():
             write_old_rope(saved)
         if name == "qwen3vlmoe-text":
             turn_experts(saved)
+        if name.startswith("nemotron_h-"):
+            write_pattern(saved)
         if name.startswith("nemotron_h-"):
             write_pattern(saved)
         if name == "kimi-linear-experts":

@@ -29,6 +29,8 @@ static const struct engine_config configs[] = {
     {.model_path = MODELS "deepseek2-v3.gguf"},
     {.model_path = MODELS "lfm2-conv.gguf"},
     {.model_path = MODELS "qwen3next-delta.gguf"},
+    {.model_path = MODELS "mamba-falcon.gguf"}, /* pages without bytes */
+    {.model_path = MODELS "mamba-tied.gguf", .backend = "ref:0-0,cpu"},
     {.model_path = MODELS "qwen35-delta.gguf", .cache_type_k = "q8_0", .cache_type_v = "q8_0"},
 };
 

@@ -83,6 +83,7 @@ static const struct difference {
     {".expert_shared_feed_forward_length", THEIRS, "of Granite: the only block's, feed_forward_length again"},
     {"granite.ssm.", THEIRS, "sizes of layers that it has none of"},
     {"granitemoe.ssm.", THEIRS, "the same"},
+    {"mamba.ssm.dt_b_c_rms_epsilon", OURS, "theirs has no such key"},
     {"granitehybrid.context_length", VALUE, "theirs writes 2^20 whatever config.json says"},
     {"nemotron_h.context_length", VALUE, "the same"},
     {"nemotron_h_moe.context_length", VALUE, "the same"},

@@ -167,6 +167,16 @@ START_TEST(a_model_that_runs_has_a_memory_plan)
 }
 END_TEST
 
+START_TEST(a_model_without_attention_has_no_heads)
+{
+    ck_assert_int_eq(run("tests/golden/models/mamba-tied.gguf", NULL, NULL, NULL), CMD_OK);
+    ck_assert_ptr_nonnull(strstr(out, "\nkv cache        -\n"));
+    ck_assert_ptr_nonnull(strstr(out, "\nrope            -\n"));
+    ck_assert_ptr_null(strstr(out, "head size"));
+    ck_assert_str_eq(errors, "");
+}
+END_TEST
+
 /* A golden model with windows of 21 positions, of which the file now says that it was trained on more than these and a batch. */
 START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
 {
@@ -353,6 +363,7 @@ Suite *inspect_suite(void)
     tcase_add_loop_test(c, a_folder_without_a_name_has_its_own, 0, 2);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
+    tcase_add_test(c, a_model_without_attention_has_no_heads);
     tcase_add_test(c, a_model_of_windows_has_a_memory_plan_that_follows);
     tcase_add_test(c, the_plan_is_printed_step_by_step);
     tcase_add_test(c, lists_escape_what_the_file_says);

@@ -435,7 +435,7 @@ END_TEST
 /* Row G24 of the catalogue of bad inputs. */
 START_TEST(an_unknown_architecture_lists_the_known_ones)
 {
-    static const char *const archs[] = {"mamba", "llama5", "LLAMA", "", NULL};
+    static const char *const archs[] = {"rwkv7", "llama5", "LLAMA", "", NULL};
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         struct model_file f = make_file(archs[i], false, true, NULL);
         for (int k = 0; model_family_at(k) != NULL; k++) {

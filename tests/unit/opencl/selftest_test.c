@@ -191,6 +191,7 @@ static const struct {
     {"granitehybrid-experts", "keep_drafts -", "ssm"},
     {"jamba-experts", "scan -", "scan"},
     {"jamba-experts", "keep_drafts -", "scan"},
+    {"mamba-tied", "scan -", "scan"},
     {"apertus-xielu", "xielu -", "xielu"},
     {"llama4-experts", "weigh_gated -", "experts"},
     {"bert-cls", "gated -", "glu"},

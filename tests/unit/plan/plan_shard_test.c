@@ -311,6 +311,7 @@ static const struct {
     {"nemotron_h-dense.gguf", "+++++"},
     {"nemotron_h_moe-latent.gguf", "-+-+-++-+"}, /* experts meet in their own space */
     {"jamba-experts.gguf", "-+++-+-+++"},        /* scans are whole */
+    {"mamba-tied.gguf", "---"},                  /* there is nothing else */
     {"gemma4-experts.gguf", "++++++++++++"},
     {"gemma3n-sparse.gguf", "+-+-+++-++++"},  /* sparse gates look at all columns */
     {"granitehybrid-experts.gguf", "-+++-+"}, /* all heads of the state spaces are normed together */
