@@ -14,6 +14,7 @@
 
 enum {
     DEFAULT_KV_TOKENS = 32768,
+    MOST_FREE_TOKENS = 1 << 20, /* without keys and values: the scheduler's notes on 2^20 tokens are 8 MB */
     DEFAULT_MAX_SEQS = 16,
     DEFAULT_ENCODER_SEQS = 64, /* texts are short */
     DEFAULT_BATCH_ROWS = 512,
@@ -51,11 +52,14 @@ static enum err plan_drafts(const struct engine *e, const struct engine_config *
 }
 
 /* Returns the default size of the KV cache. An encoder keeps nothing, so it only needs room for waiting and running
- * sequences; other models get more, for later prompts to reuse. */
-static uint64_t default_kv_tokens(uint64_t least, const struct sched_config *sc)
+ * sequences; other models get more, for later prompts to reuse. Without keys and values pages have no bytes, and no
+ * sequence waits for one. */
+static uint64_t default_kv_tokens(const struct plan *plan, uint64_t least, const struct sched_config *sc)
 {
     uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
-    return MAX_OF(least, sc->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
+    uint64_t longest = (uint64_t)sc->max_seqs * (uint64_t)sc->n_ctx, usual = DEFAULT_KV_TOKENS;
+    usual = backend_page_floats(plan) == 0 ? MIN_OF(MAX_OF(longest, usual), (uint64_t)MOST_FREE_TOKENS) : usual;
+    return MAX_OF(least, sc->is_bidirectional ? encoder : usual);
 }
 
 /* Returns the number of recurrent states of this size: for running sequences, and for cached prefixes. */
@@ -100,7 +104,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->window = plan_window(e->plan);
     sc->local_window = plan_local_window(e->plan);
     uint64_t least = MIN_OF((uint64_t)n_ctx, (uint64_t)sched_least_pages(sc) * KV_PAGE_TOKENS);
-    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(least, sc);
+    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e->plan, least, sc);
     if (kv_tokens < least || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
         return err_set(info, ERR_CONFIG, "kv-tokens",
                        least < n_ctx ? "kv-tokens: expected the %" PRIu64

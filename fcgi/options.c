@@ -116,7 +116,7 @@ static const struct option options[] = {
     OPTION(
         "kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
         "KV cache size in tokens; 0: 32768 or ctx-size, less if memory is short or all layers have a window; encoders: "
-        "about twice batch-size",
+        "about twice batch-size; models without attention: ctx-size for each sequence, at most 1048576",
         .fallback = "0", .max = 1 << 30),
     OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k,
            "type of keys in the KV cache; default: the back end's first of these", .words = backend_kv_type_name),

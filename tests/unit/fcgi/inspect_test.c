@@ -177,6 +177,23 @@ START_TEST(a_model_without_attention_has_no_heads)
 }
 END_TEST
 
+/* .. and pages for all sequences, of which one more is for short requests: they have no bytes. */
+START_TEST(a_model_without_attention_has_pages_enough)
+{
+    struct engine_config cfg = {.model_path = "tests/golden/models/mamba-tied.gguf", .max_seqs = 3};
+    struct engine_memory m;
+    struct err_info info = {0};
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.kv_tokens, 4 * 32768);
+    cfg.n_ctx = 1 << 20;
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.kv_tokens, 1 << 20);
+    cfg.n_ctx = 64;
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.kv_tokens, 32768);
+}
+END_TEST
+
 /* A golden model with windows of 21 positions, of which the file now says that it was trained on more than these and a batch. */
 START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
 {
@@ -364,6 +381,7 @@ Suite *inspect_suite(void)
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
     tcase_add_test(c, a_model_without_attention_has_no_heads);
+    tcase_add_test(c, a_model_without_attention_has_pages_enough);
     tcase_add_test(c, a_model_of_windows_has_a_memory_plan_that_follows);
     tcase_add_test(c, the_plan_is_printed_step_by_step);
     tcase_add_test(c, lists_escape_what_the_file_says);
