@@ -480,7 +480,7 @@ static enum err make_heads(const struct opencl_maker *k)
 }
 
 /* Returns the rows per work-group of blocked attention, for this number of query heads. The sums of eight or four rows
- * fit in registers. With keys or values as bytes, a window to both sides or slopes, the sums of eight rows do not fit. With
+ * fit in registers. With keys or values as bytes, a window to both sides, slopes or biases, the sums of eight rows do not fit. With
  * two heads, only values as bytes, and three components per work-item, the sums of four do not fit
  * (tests/isa/budget). */
 static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool has_own)
@@ -508,14 +508,18 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* limited by the registers of their sums */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;
-    bool has_slopes = s->w[1] != PLAN_NONE;
-    plan_weight_id by_head = has_slopes ? s->w[1] : s->w[0];
-    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both || has_slopes) : 1;
+    bool by_distance = s->w[1] != PLAN_NONE;
+    plan_weight_id by_head = by_distance ? s->w[1] : s->w[0];
+    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both || by_distance) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? opencl_flags_of(k, s->dst) : FLAG_FLOATS;
-    char options[N_FORMS][OPENCL_OPTIONS_BYTES], skips[24] = "";
+    char options[N_FORMS][OPENCL_OPTIONS_BYTES], skips[24] = "", distances[24] = "";
     if (s->attention.skips > 0) {
         snprintf(skips, sizeof skips, " -DSKIPS=%d", (int)s->attention.skips);
+    }
+    if (by_distance) {
+        uint32_t reach = s->attention.reach;
+        snprintf(distances, sizeof distances, " -D%s=%u", reach == 0 ? "ALIBI" : "REACH", MAX_OF(reach, 1u));
     }
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
@@ -523,8 +527,7 @@ static enum err make_attention(const struct opencl_maker *k)
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
                  "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s%s%s", of->head_dim, dv,
                  of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes,
-                 to_both ? " -DBOTH=1" : "", s->attention.in_chunks ? " -DCHUNKS=1" : "",
-                 has_slopes ? " -DALIBI=1" : "", skips);
+                 to_both ? " -DBOTH=1" : "", s->attention.in_chunks ? " -DCHUNKS=1" : "", distances, skips);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;

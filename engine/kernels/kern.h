@@ -85,7 +85,7 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  *   integer keys   (4e-6 + 4e-7 * A + 6e-5 * Q) * S, because the query is rounded to 16 bits
  *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
  *                  more, because the weights of a block are rounded to 14 bits of the largest
- * with A the largest scale * sum |q*K| of a visible position, Q the largest scale * norm(q) * norm(K), and
+ * with A the largest scale * sum |q*K|, plus |bias|, of a visible position, Q the largest scale * norm(q) * norm(K), and
  * S = sum |p*v|: an error of one score affects all weights.
  * A query with a norm above 1e18 returns NaN with integer keys. scale > 0. */
 enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 576 };
@@ -113,10 +113,14 @@ struct kern_attention_args {
     /* OPTIONAL [n_group]: a score that takes part in the softmax of its head but has no value [Xiao 2023, "Efficient
      * Streaming Language Models with Attention Sinks"; form of gpt-oss]. */
     const float *sinks;
-    /* OPTIONAL, both, without softcap: [n_group] slopes and [n_rows] the rows' own positions. Scores less the slope of
-     * their head times the distance of the positions [Press 2021, "Train Short, Test Long"]. */
+    /* OPTIONAL, without softcap: [n_group] slopes. Scores less the slope of their head times the distance of the position
+     * from the row's own [Press 2021, "Train Short, Test Long"]. */
     const float *slopes;
-    const int32_t *own;
+    /* OPTIONAL, likewise: [n_group][2 * reach + 1] biases. Scores plus the bias of their head for the distance, which is
+     * limited to -reach .. reach [Raffel 2019, "Exploring the Limits of Transfer Learning", 2.1]. */
+    const float *biases;
+    int reach;
+    const int32_t *own; /* [n_rows] the rows' own positions, for slopes and biases */
 };
 
 /* Return the first position that a row sees, and the first and last segment that row `row` and later rows see. */

@@ -59,7 +59,10 @@ enum plan_op {
      * the remaining components unchanged. w[0] holds the H matrices [b - (a - n)][n] */
     PLAN_HEAD_MATMUL,
     /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`, q.k times scale. w[0], f32
-     * [1][H] (OPTIONAL): sinks, scores without values; w[1], likewise, without w[0]: slopes of ALiBi [Press 2021] */
+     * [1][H] (OPTIONAL): sinks, scores without values. w[1], f32 [1][H*(2R+1)] (OPTIONAL, without w[0]), changes scores by
+     * the distance of a position from the row's. If R = attention.reach is 0, it holds slopes of ALiBi [Press 2021].
+     * Otherwise it holds what a head adds for distances -R .. R; farther ones count as R [Raffel 2019, "Exploring the Limits
+     * of Transfer Learning", 2.1]. */
     PLAN_ATTENTION,
     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E]. w[0], f32 [1][E]
      * (OPTIONAL), is added only for picking; weights are then multiplied by their experts' elements of w[1], f32 [1][E]
@@ -226,6 +229,7 @@ struct plan_step {
             int32_t window; /* positions a row sees, itself and earlier ones; 0: all */
             int32_t ahead;  /* later positions it sees, in a bidirectional plan with a window */
             int32_t skips;  /* first positions that only their own rows see, in a causal plan */
+            uint32_t reach; /* R of w[1], at most PLAN_MAX_REACH; 0: slopes */
             /* Positions are cut into chunks of `window`, from 0 on, and a row only sees those of its chunk, in a
              * causal plan [Meta 2025, "Llama 4"]. */
             bool in_chunks;
@@ -353,6 +357,7 @@ enum {
     PLAN_MAX_TAPS = 16,
     PLAN_MAX_STREAMS = 6,
     PLAN_MAX_STATE = 1024,
+    PLAN_MAX_REACH = 1024,
 };
 
 struct plan {

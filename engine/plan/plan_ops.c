@@ -24,6 +24,7 @@ struct plan_check {
     X(LOGITS, NONE, n_logits)                                     /* of a row */ \
     X(CONTEXT, NONE, p->n_ctx_train)                              /* longest position */ \
     X(HEADS, HEADS, n_heads)                                      /* H */ \
+    X(BIASES, HEADS, n_heads * (2 * (uint64_t)s->attention.reach + 1)) /* by distance; slopes are one for each head */ \
     X(EXPERTS, NONE, n_experts)                                   /* E */ \
     X(ROUTE, NONE, 2 * (uint64_t)p->moe.n_used)                   /* 2k */ \
     X(KV_HEADS, KV_HEADS, n_kv_heads)                             /* K; this and the next are the step's layer's */ \
@@ -183,7 +184,10 @@ static enum err check_attention(const struct plan_check *c)
         return fails(c, "has chunks without a size, or looks ahead in them");
     }
     if (c->step->w[1] != PLAN_NONE && (c->step->w[0] != PLAN_NONE || c->step->attention.softcap != 0)) {
-        return fails(c, "has slopes, and sinks or a soft-cap");
+        return fails(c, "has slopes or biases, and sinks or a soft-cap");
+    }
+    if (c->step->attention.reach > (c->step->w[1] != PLAN_NONE ? (uint32_t)PLAN_MAX_REACH : 0)) {
+        return fails(c, "reaches farther than its biases, or than it can");
     }
     return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
                                                                      : ERR_OK;
@@ -388,7 +392,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                         .crosses_rows = true,
                         .cache = PLAN_READS,
                         .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q), BUF(dst, PLAN_PARTS | PLAN_WRITES, ATT),
-                                     MAY_VECTOR(w[0], HEADS), MAY_VECTOR(w[1], HEADS)}},
+                                     MAY_VECTOR(w[0], HEADS), MAY_VECTOR(w[1], BIASES)}},
     [PLAN_ROUTE] = {.name = "route",
                     .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
                                  MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},

@@ -13,7 +13,8 @@
  *   -DSKIPS=N  the first N positions are seen only by their own rows (OPTIONAL)
  *   -DCHUNKS=1  a row sees the positions of its own chunk of `window`
  *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees
- *   -DALIBI=1   `sinks` are no sinks but each head's slope, by which scores fall with the distance of positions */
+ *   -DALIBI=1   `sinks` are no sinks but each head's slope, by which scores fall with the distance of positions
+ *   -DREACH=N   ... but each head's 2 N + 1 biases of scores, for distances -N .. N of positions from the row's own */
 #define UNITS    ((D + 7) / 8)
 /* Components of a value per lane: N, VEC of them adjacent. */
 #define VEC (LATENT ? 8 : VALUE_VEC(DV))
@@ -44,7 +45,14 @@ static inline void join(struct part *all, const struct part *next)
     all->max = max;
 }
 
-#ifdef ALIBI
+/* Numbers of a head in `sinks`. */
+#ifdef REACH
+#define PER_HEAD (2 * REACH + 1)
+#else
+#define PER_HEAD 1
+#endif
+#if defined(ALIBI) || defined(REACH)
+#define BY_DISTANCE 1
 #define SINK(head, max) 0.0f
 #else
 #define SINK(head, max) (has_sinks ? exp(sinks[head] - (max)) : 0.0f)
@@ -200,7 +208,7 @@ static inline void add_values(__global const KEY_T *keys, __global const half *v
 /* Positions that a row sees. */
 struct span {
     int first, last;
-#ifdef ALIBI
+#ifdef BY_DISTANCE
     int own; /* the row's position */
 #endif
 };
@@ -208,7 +216,7 @@ struct span {
 /* Adds the positions of a page that starts at `begin` to the parts of all queries whose rows see them. */
 static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
                             __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap,
-                            __global const float *slopes, uint n_own, struct part *parts)
+                            __global const float *by_head, uint n_own, struct part *parts)
 {
     float scores[QUERIES], less[QUERIES];
     struct span slots[ROWS];
@@ -231,9 +239,13 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
     EACH_QUERY(h)
     {
         const bool is_seen = (int)lane >= slots[h / HEADS].first && (int)lane <= slots[h / HEADS].last;
-#ifdef ALIBI
+#if defined(ALIBI)
         const float distance = (float)abs(begin + (int)lane - seen[h / HEADS].own);
-        const float score = fma(-slopes[min(h % HEADS, n_own - 1)], distance, scores[h] * scale);
+        const float score = fma(-by_head[min(h % HEADS, n_own - 1)], distance, scores[h] * scale);
+#elif defined(REACH)
+        const int distance = clamp(begin + (int)lane - seen[h / HEADS].own, -REACH, REACH);
+        const float bias = by_head[(int)min(h % HEADS, n_own - 1) * PER_HEAD + REACH + distance];
+        const float score = fma(scores[h], scale, bias);
 #else
         const float score = score_cap(scores[h] * scale, cap);
 #endif
@@ -314,7 +326,7 @@ static inline struct span seen_of(__global const int *batch, int row, int window
 #ifdef SKIPS
     seen.first = max(seen.first, min(SKIPS, own));
 #endif
-#ifdef ALIBI
+#ifdef BY_DISTANCE
     seen.own = batch[batch[BATCH_AT_POS] + row];
 #endif
     return seen;
@@ -386,7 +398,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
             add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane, p * KV_SLOTS, seen, scale,
-                     cap, sinks + first_head, n_own, parts);
+                     cap, sinks + first_head * PER_HEAD, n_own, parts);
         }
 #if !SPLIT
         EACH_QUERY(h)

@@ -220,6 +220,15 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
         }
         k.a.slopes = slopes;
         k.a.own = k.own;
+    } else if (s->softcap == 0) {
+        k.a.reach = 1 + check_random_below(c, 3) * (1 + check_random_below(c, 100)); /* some beyond all distances */
+        size_t n = (size_t)(s->n_group * (2 * k.a.reach + 1));
+        float *biases = check_buffer(n * sizeof *biases, 4);
+        for (size_t i = 0; i < n; i++) {
+            biases[i] = (float)check_random_between(c, -4, 4);
+        }
+        k.a.biases = biases;
+        k.a.own = k.own;
     }
     make_pages(c, kind);
 }
@@ -243,6 +252,16 @@ static void add_weight_rounding(const struct kern_attention_args *a, int32_t fir
     }
 }
 
+/* Returns what slopes or biases add to the score of position t. */
+static double bias_of(int r, int g, int32_t t)
+{
+    int distance = t - k.own[r], reach = k.a.reach;
+    if (k.a.biases != NULL) {
+        return (double)k.a.biases[g * (2 * reach + 1) + reach + MAX_OF(-reach, MIN_OF(distance, reach))];
+    }
+    return k.a.slopes != NULL ? -(double)k.a.slopes[g] * abs(distance) : 0;
+}
+
 /* Computes row r, head g in double. want, limit: [d]. */
 static void truth(int r, int g, double *want, double *limit)
 {
@@ -262,9 +281,9 @@ static void truth(int r, int g, double *want, double *limit)
             size += fabs(term);
             k_norm += key * key;
         }
-        double bias = a->slopes != NULL ? (double)a->slopes[g] * abs(from + i - a->own[r]) : 0;
-        dot -= bias;
-        size += bias;
+        double bias = bias_of(r, g, from + i);
+        dot += bias;
+        size += fabs(bias);
         score[i] = a->softcap != 0 ? (double)a->softcap * tanh(dot / (double)a->softcap) : dot;
         largest = fmax(largest, score[i]);
         magnitude = fmax(magnitude, size);
@@ -336,6 +355,7 @@ static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
     part.first = k.a.first == NULL ? NULL : k.a.first + r;
     part.sinks = k.a.sinks == NULL ? NULL : k.a.sinks + g;
     part.slopes = k.a.slopes == NULL ? NULL : k.a.slopes + g;
+    part.biases = k.a.biases == NULL ? NULL : k.a.biases + (size_t)(g * (2 * k.a.reach + 1));
     part.own = k.a.own == NULL ? NULL : k.a.own + r;
     part.n_rows = n_rows;
     part.n_group = n_group;
@@ -584,6 +604,17 @@ static void wrong_distance(const struct kern_attention_args *a) /* the slopes of
     honest(&b);
 }
 
+static void wrong_reach(const struct kern_attention_args *a) /* the biases of the next distance */
+{
+    struct kern_attention_args b = *a;
+    int32_t own[64];
+    for (int r = 0; a->biases != NULL && r < a->n_rows; r++) {
+        own[r] = a->own[r] - 1;
+    }
+    b.own = a->biases != NULL ? own : a->own;
+    honest(&b);
+}
+
 static void wrong_scale(const struct kern_attention_args *a)
 {
     struct kern_attention_args b = *a;
@@ -612,8 +643,8 @@ static bool plant_attention(struct kern_table *t, int arg, int variant)
 {
     (void)arg;
     void (*const wrong[])(const struct kern_attention_args *) = {
-        wrong_position, wrong_window, wrong_in_a_batch, wrong_unseen, wrong_heads,
-        wrong_cap,      wrong_scale,  wrong_width,      wrong_nan,    wrong_distance};
+        wrong_position, wrong_window, wrong_in_a_batch, wrong_unseen,   wrong_heads, wrong_cap,
+        wrong_scale,    wrong_width,  wrong_nan,        wrong_distance, wrong_reach};
     if ((size_t)variant >= ARRAY_LEN(wrong)) {
         return false;
     }

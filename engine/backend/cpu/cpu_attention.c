@@ -197,7 +197,8 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
     const struct cpu_block *b = &t->blocks[t->pieces[task / n_shares].block];
     const struct cpu_kv *kv = &m->kvs[s->layer];
     uint32_t n_heads = share_heads(&kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
-    uint32_t kv_head = head / (kv->heads.n_heads / kv->heads.n_kv_heads);
+    uint32_t kv_head = head / (kv->heads.n_heads / kv->heads.n_kv_heads), reach = s->attention.reach;
+    const float *by_head = s->w[1] != PLAN_NONE ? m->weights[s->w[1]].vector + head * (2 * (size_t)reach + 1) : NULL;
     return (struct kern_attention_args){
         .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * kv->heads.head_dim,
         .q_stride = m->strides[s->src],
@@ -215,7 +216,9 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
         .scale = s->scale,
         .softcap = s->attention.softcap,
         .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
-        .slopes = s->w[1] == PLAN_NONE ? NULL : m->weights[s->w[1]].vector + head,
+        .slopes = reach == 0 ? by_head : NULL,
+        .biases = reach != 0 ? by_head : NULL,
+        .reach = (int)reach,
         .own = r->batch->pos + b->row,
     };
 }

@@ -126,6 +126,17 @@ static int32_t last_visible(const struct ref_run *r, int32_t i)
     return b->pos[i];
 }
 
+/* Returns what slopes or biases add to the score of a position at this distance from the row's. */
+static double bias_of(const struct plan_step *s, const float *by_head, uint32_t h, int32_t distance)
+{
+    int32_t reach = (int32_t)s->attention.reach, at = MAX_OF(-reach, MIN_OF(distance, reach));
+    if (by_head == NULL) {
+        return 0;
+    }
+    return reach == 0 ? -(double)by_head[h] * abs(distance)
+                      : (double)by_head[(size_t)h * (2 * (size_t)reach + 1) + (size_t)(at + reach)];
+}
+
 /* Computes one head of one row: softmax over the visible positions, in two passes, so that no score is kept. */
 static void attend(const struct ref_run *r, int32_t i, uint32_t h)
 {
@@ -137,7 +148,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
     int32_t pos = last_visible(r, i), own = r->batch->pos[i], window = s->attention.window;
     int32_t first = MAX_OF(plan_first_seen(s, own), MIN_OF(s->attention.skips, own));
     pos = window > 0 ? MIN_OF(pos, own + s->attention.ahead) : pos;
-    const float *sinks = ref_vector(r, s->w[0]), *slopes = ref_vector(r, s->w[1]);
+    const float *sinks = ref_vector(r, s->w[0]), *by_head = ref_vector(r, s->w[1]);
     double max = -INFINITY, sum = 0, cap = s->attention.softcap, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t t = first; t <= pos; t++) {
@@ -148,7 +159,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
             }
             score *= s->scale;
             score = cap != 0 ? cap * tanh(score / cap) : score;
-            score -= slopes != NULL ? (double)slopes[h] * abs(t - own) : 0;
+            score += bias_of(s, by_head, h, t - own);
             if (pass == 0) {
                 max = score > max ? score : max;
                 continue;

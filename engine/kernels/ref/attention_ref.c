@@ -16,6 +16,19 @@ static struct query query_of(const struct kern_attention_args *a, int r, int g)
     return (struct query){.q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), .r = r, .g = g};
 }
 
+/* Returns what is added to the score of position t. */
+static double bias_of(const struct kern_attention_args *a, const struct query *of, int32_t t)
+{
+    if (a->slopes != NULL) {
+        return -(double)a->slopes[of->g] * abs(t - a->own[of->r]);
+    }
+    if (a->biases == NULL) {
+        return 0;
+    }
+    int32_t distance = MAX_OF(-a->reach, MIN_OF(t - a->own[of->r], a->reach));
+    return (double)a->biases[of->g * (2 * a->reach + 1) + a->reach + distance];
+}
+
 static double score_of(const struct kern_attention_args *a, const struct query *of, int32_t t)
 {
     const unsigned char *page = a->keys + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->page_bytes;
@@ -23,8 +36,7 @@ static double score_of(const struct kern_attention_args *a, const struct query *
     for (int j = 0; j < a->kv.d; j++) {
         score += of->q[j] * (double)kv_key_at(&a->kv, page, t % KV_PAGE_TOKENS, j);
     }
-    score *= a->scale;
-    score -= a->slopes != NULL ? (double)a->slopes[of->g] * abs(t - a->own[of->r]) : 0;
+    score = score * a->scale + bias_of(a, of, t);
     return a->softcap != 0 ? a->softcap * tanh(score / a->softcap) : score;
 }
 

@@ -21,7 +21,7 @@ struct att_query {
     int32_t from, pos; /* visible positions, both included */
     int lo, hi;
     int head;       /* of the group */
-    int32_t own;    /* its row's position, with slopes */
+    int32_t own;    /* its row's position, with slopes or biases */
     float max, sum; /* of the segments so far */
     float *result;  /* output of the segments so far */
 };

@@ -40,9 +40,30 @@ static inline vec att_softcap(vec s, float cap)
 }
 
 /* Does something other than the scale and the mask change scores? These then include the scale. */
-static inline bool att_changes_scores(const struct att_work *w) { return w->a->softcap != 0 || w->a->slopes != NULL; }
+static inline bool att_changes_scores(const struct att_work *w)
+{
+    return w->a->softcap != 0 || w->a->slopes != NULL || w->a->biases != NULL;
+}
 
-/* Caps, slopes and masks the scores of query i in a block that begins at position `first`. */
+/* Returns the biases of positions at distances first .. first + VEC_LANES - 1 of a query. */
+static inline vec att_biases(const struct kern_attention_args *a, int head, int32_t first)
+{
+    int32_t reach = a->reach;
+    const float *biases = a->biases + head * (2 * reach + 1) + reach; /* of distance 0 */
+    if (first >= reach || first + VEC_LANES - 1 <= -reach) {
+        return vec_set1(biases[first > 0 ? reach : -reach]);
+    }
+    if (first >= -reach && first + VEC_LANES - 1 <= reach) {
+        return vec_load(biases + first);
+    }
+    _Alignas(64) float some[VEC_LANES];
+    for (int i = 0; i < VEC_LANES; i++) {
+        some[i] = biases[MAX_OF(-reach, MIN_OF(first + i, reach))];
+    }
+    return vec_load(some);
+}
+
+/* Caps, slopes or biases, and masks the scores of query i in a block that begins at position `first`. */
 static void att_mask(struct att_work *w, const struct att_tile *t, int i, int32_t first, int n_slots)
 {
     static const float lanes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -56,6 +77,9 @@ static void att_mask(struct att_work *w, const struct att_tile *t, int i, int32_
         if (w->a->slopes != NULL) {
             vec distance = vec_abs(vec_add(vec_load(lanes), vec_set1((float)(first + v - q->own))));
             s = vec_fma(distance, vec_set1(slope), vec_mul(s, vec_set1(t->scale[i])));
+        } else if (w->a->biases != NULL) {
+            vec bias = att_biases(w->a, q->head, first + v - q->own);
+            s = vec_fma(bias, vec_set1(ATT_LOG2_E), vec_mul(s, vec_set1(t->scale[i])));
         }
         s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
         vec_store(w->weights[i] + v, s);
@@ -314,7 +338,7 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     float *result = a->out + (size_t)row * a->out_stride + (size_t)(head * a->kv.d_value);
     int32_t pos = a->pos[row], from = kern_visible_from(a, row);
     t->queries[i] = (struct att_query){.from = from, .pos = pos, .head = head, .result = result};
-    t->queries[i].own = a->slopes != NULL ? a->own[row] : 0;
+    t->queries[i].own = a->slopes != NULL || a->biases != NULL ? a->own[row] : 0;
     float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
     t->last = i == 0 ? pos : MAX_OF(t->last, pos);

@@ -387,6 +387,13 @@ static void attention(void)
     slope = vector(1, ROWS(LN3));
     attend(&y)->w[1] = slope;
     expect("a slope to both sides", y, ROWS(7, 4.0f / 3, 189.0f / 19, 4.0f / 19, 1125.0f / 91, 4.0f / 91));
+    begin(1, 2);
+    p->is_bidirectional = true;
+    plan_weight_id biases = vector(3, ROWS(0, LN3, -LN3)); /* of earlier positions, its own, later ones */
+    s = attend(&y);
+    s->w[1] = biases;
+    s->attention.reach = 1;
+    expect("biases", y, ROWS(47.0f / 7, 12.0f / 7, 111.0f / 13, 4.0f / 13, 375.0f / 31, 4.0f / 31));
 
     begin(2, 2); /* two query heads on one of keys: the second looks the other way */
     plan_buf_id q = input(4, ROWS(1, 0, -1, 0, 1, 0, -1, 0, 0, 0, 0, 0)), kv = input(2, ROWS(0, 4, 1, 0, 0, 0));
