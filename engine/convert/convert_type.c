@@ -52,15 +52,19 @@ static bool is_fine(const struct gguf_tensor *t)
 /* Is t a weight matrix, or a stack of weight matrices? */
 static bool is_weight(const struct gguf_tensor *t)
 {
-    static const char *const others[] = {"altup", "laurel", "per_layer_model_proj", "ffn_gate_tid2eid", NULL};
+    static const char *const others[] = {"altup",      "laurel", "per_layer_model_proj", "ffn_gate_tid2eid",
+                                         "attn_rel_b", NULL};
     return gguf_str_ends(t->name, "weight") && !is_fine(t) && !holds_one_of(t->name, others) && t->type != DTYPE_I8 &&
            t->type != DTYPE_I16 && t->type != DTYPE_I32 && t->type != DTYPE_I64 && t->type != DTYPE_F64;
 }
 
-/* Returns the layer in the name, 7 for "blk.7."; 0 if there is none. */
+/* Returns the layer in the name, 7 for "blk.7." and "enc.blk.7."; 0 if there is none. */
 static uint64_t layer_of(struct gguf_str name)
 {
     uint64_t layer = 0;
+    if (name.len > 4 && memcmp(name.data, "enc.", 4) == 0) {
+        name = (struct gguf_str){name.data + 4, name.len - 4};
+    }
     for (size_t i = 4; name.len > 4 && memcmp(name.data, "blk.", 4) == 0 && i < name.len && i < 10; i++) {
         if (name.data[i] < '0' || name.data[i] > '9') {
             break;

@@ -155,9 +155,9 @@ static enum err add_slopes(struct blocks *b)
     for (uint32_t i = 0; i < n_heads; i++) {
         slopes[i] = (float)(i < n ? exp2(-8.0 * (i + 1) / n) : exp2(-4.0 * (2 * (i - n) + 1) / n));
     }
-    b->style.has_alibi = true;
+    b->style.by_distance = true;
     return plan_add_weight(b->plan, "alibi_slopes", row_mapped_new(&b->plan->arena, DTYPE_F32, slopes, 1, n_heads),
-                           &b->slopes);
+                           &b->by_distance);
 }
 
 enum err bert_read_hparams(struct blocks *b)

@@ -162,10 +162,12 @@ enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const cha
 static void tensor_name(const struct blocks *b, char out[NAME_BYTES], const char *name)
 {
     const char *at = strstr(name, "%d");
+    const char *before = b->layers != NULL && strncmp(name, "blk.", 4) == 0 ? b->layers : "";
     if (at == NULL) {
-        snprintf(out, NAME_BYTES, "%s", name);
+        snprintf(out, NAME_BYTES, "%s%s", before, name);
     } else {
-        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer - (int)b->n_before, at + 2);
+        snprintf(out, NAME_BYTES, "%s%.*s%d%s", before, (int)(at - name), name, (int)b->plan->layer - (int)b->n_before,
+                 at + 2);
     }
 }
 

@@ -79,7 +79,7 @@ struct blocks_style {
     bool has_output_bias;    /* of the logits: output.bias */
     bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
     bool has_qkv_by_head;    /* attn_qkv has the rows of Q, K and V of each head next to each other */
-    bool has_alibi;          /* scores fall with the distance of positions: struct blocks has the slopes */
+    bool by_distance;        /* scores depend on the distance of positions: struct blocks has slopes or biases */
     bool gate_is_last;       /* of a matrix with the rows of gate and up; else it is first */
     bool gates_attention;    /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
     enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
@@ -113,10 +113,11 @@ struct blocks_style {
     bool first_is_bare;               /* the first layer's attention has no norm, because embed_norm replaces it */
     const struct blocks_xielu *xielu; /* [L], instead of act in ungated blocks; NULL: none */
     const char *embed_norm;           /* of the embedding; NULL: none */
-    const char *ffn_norm;  /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
-    const char *last_norm; /* name of the norm after the last layer */
-    uint32_t conv_taps;    /* of short convolutions, also before the delta rule and state spaces */
-    uint32_t dt_rank;      /* width of the steps of selective scans before their matrix */
+    const char *ffn_norm;    /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
+    const char *attn_output; /* name of the matrix after attention, without .weight */
+    const char *last_norm;   /* name of the norm after the last layer */
+    uint32_t conv_taps;      /* of short convolutions, also before the delta rule and state spaces */
+    uint32_t dt_rank;        /* width of the steps of selective scans before their matrix */
     enum blocks_scan_norm scan_norm;
     float scan_eps;        /* of BLOCKS_SCAN_NORM_BARE */
     struct blocks_moe moe; /* blocks_read_moe */
@@ -212,6 +213,7 @@ struct blocks {
     /* No layer has attention: plan and h have 0 heads. Set before blocks_read_hparams, with reads_layers. */
     bool lacks_attention;
     const char *eps_key; /* OPTIONAL: of the norms' epsilon, after "<arch>."; set before blocks_read_hparams */
+    const char *layers;  /* OPTIONAL: what precedes "blk." in the file's names; set before blocks_read_hparams */
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
@@ -255,7 +257,8 @@ struct blocks {
     plan_weight_id head_ones;             /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
     plan_weight_id embd;                  /* blocks_add_embedding sets it */
     plan_weight_id output;                /* of the logits */
-    plan_weight_id slopes;                /* [H], with style.has_alibi */
+    plan_weight_id by_distance;           /* slopes [H] or biases [H*(2*reach+1)], with style.by_distance */
+    uint32_t reach;                       /* of biases; 0: slopes */
     int32_t rope;                         /* table of global layers */
     int32_t local_rope;                   /* of local ones; PLAN_NONE = none */
     int32_t no_rope;                      /* of layers without RoPE; PLAN_NONE = none */
@@ -327,7 +330,8 @@ MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint3
  * blocks_read_hparams. */
 MUST_CHECK enum err blocks_read_nope(struct blocks *b, uint32_t period);
 
-/* Names below can contain %d, which stands for the number of the layer being built (plan.layer - n_before). */
+/* Names below can contain %d, which stands for the number of the layer being built (plan.layer - n_before). Those that
+ * begin with "blk." have b->layers before it in the file. */
 
 /* Finds a tensor [n_rows][n_in]; *out NULL: none. ERR_BAD_TENSOR_SHAPE. */
 MUST_CHECK enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,

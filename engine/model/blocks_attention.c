@@ -89,8 +89,9 @@ enum err blocks_attend(struct blocks *b)
         att.attention.ahead = att.attention.window / 2;
         att.attention.window = att.attention.ahead + 1;
     }
-    if (b->style.has_alibi) {
-        att.w[1] = b->slopes;
+    if (b->style.by_distance) {
+        att.w[1] = b->by_distance;
+        att.attention.reach = b->reach;
     }
     if (b->style.has_sinks || b->style.may_have_sinks) {
         TRY((b->style.has_sinks ? blocks_bind : blocks_bind_optional)(b, "blk.%d.attn_sinks.weight", 1, b->h.n_heads,

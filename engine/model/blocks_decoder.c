@@ -91,7 +91,7 @@ static enum err add_attention(struct blocks *b)
     if (b->style.head_gate != PLAN_MAP_NONE) {
         TRY(blocks_add_head_gate(b));
     }
-    return blocks_add_scaled_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight",
+    return blocks_add_scaled_output(b, b->style.attn_output, b->att, "blk.%d.post_attention_norm.weight",
                                     b->style.value_scale);
 }
 

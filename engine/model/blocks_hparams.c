@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Reads whether rows see later rows, and how states become an embedding [llama.cpp b11434, include/llama.h:
@@ -130,11 +131,13 @@ static enum err read_attention(struct blocks *b)
 /* Rejects layers beyond block_count, because infcgi would serve half a model. */
 static enum err check_layers(const struct blocks *b)
 {
+    char before[16];
+    snprintf(before, sizeof before, "%sblk.", b->layers != NULL ? b->layers : "");
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         struct gguf_str name = gguf_tensor_at(b->g, i)->name;
         uint32_t layer = 0;
-        size_t at = 4;
-        if (name.len < at || memcmp(name.data, "blk.", at) != 0) {
+        size_t at = strlen(before);
+        if (name.len < at || memcmp(name.data, before, at) != 0) {
             continue;
         }
         for (; at < name.len && name.data[at] >= '0' && name.data[at] <= '9' && layer < UINT32_MAX / 16; at++) {
@@ -197,6 +200,7 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .logit_scale = 1,
                                      .local_freq_base = h->freq_base,
                                      .ffn_norm = "blk.%d.ffn_norm.weight",
+                                     .attn_output = "blk.%d.attn_output",
                                      .last_norm = "output_norm.weight"};
     for (uint32_t k = 0; k < h->n_layers; k++) {
         b->style.mixer[k] = b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;

@@ -79,7 +79,8 @@
     X(jina_bert_v3) \
     X(modern_bert) \
     X(eurobert) \
-    X(neo_bert)
+    X(neo_bert) \
+    X(t5encoder)
 
 /* Prediction heads in files of their own, which are no models. */
 #define HEADS(X) \

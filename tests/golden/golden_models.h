@@ -199,6 +199,9 @@ static const struct golden_model {
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
     {"step35-limits", GGUF | FOLDER | WIDE, FLOATS},
     {"step35-saved", FOLDER, FLOATS},
+    {"t5encoder-dense-mean", FOLDER, FLOATS},
+    {"t5encoder-gated-mean", GGUF | FOLDER | WIDE, FLOATS},
+    {"t5encoder-relu-mean", GGUF | FOLDER, FLOATS},
     {"starcoder2-biases", GGUF | FOLDER, FLOATS},
     {"starcoder2-window", FOLDER, FLOATS},
 };

@@ -108,10 +108,23 @@ MODELS["jina-bert-v3-mean"] = lambda: hf.JinaEmbeddingsV3Model(hf.JinaEmbeddings
     **ENCODER, "max_position_embeddings": 130, "type_vocab_size": 1, "pad_token_id": 1}, num_attention_heads=4,
     hidden_act="gelu", rope_parameters=rope(theta=20000.0)), add_pooling_layer=False)
 MODELS["nomic-bert-moe-bias-mean"] = lambda: nomic_moe(True)
+
+
+def t5(**more):
+    """Heads that are together wider than a row; the converter writes no pooling."""
+    return hf.T5EncoderModel(hf.T5Config(
+        vocab_size=VOCAB, d_model=48, d_kv=20, d_ff=80, num_layers=3, num_heads=3, is_encoder_decoder=False,
+        pad_token_id=258, eos_token_id=257, attn_implementation="eager", **more))
+
+
+MODELS["t5encoder-relu-mean"] = lambda: t5(feed_forward_proj="relu")
+MODELS["t5encoder-gated-mean"] = lambda: t5(feed_forward_proj="gated-gelu", relative_attention_num_buckets=16)
+MODELS["t5encoder-dense-mean"] = lambda: t5(feed_forward_proj="relu", layer_norm_epsilon=1e-5)
 # Layers after the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
 DENSE = {"gemma-embedding-mean": [(48, 96, "linear.Identity"), (96, 48, "linear.Identity")],
-         "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")]}
-FOLDER_ONLY = ("bert-dense-mean", "nomic-bert-moe-bias-mean")
+         "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")],
+         "t5encoder-dense-mean": [(48, 40, "linear.Identity")]}  # as sentence-T5
+FOLDER_ONLY = ("bert-dense-mean", "nomic-bert-moe-bias-mean", "t5encoder-dense-mean")
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 
 
@@ -124,6 +137,8 @@ def spread_out(model, gen):
             noise = torch.randn(p.shape, generator=gen)
             one = 0 if isinstance(model, hf.Gemma3TextModel) else 1  # Gemma adds it itself
             p.copy_(one + 0.2 * noise if is_norm else (0.35 if is_query else 0.22 if "qkv" in name else 0.15) * noise)
+            if "relative_attention_bias" in name:
+                p.copy_(1.5 * noise)
             if name.endswith("experts.bias") and not model.config.experts_bias:
                 p.zero_()
 
@@ -284,6 +299,10 @@ def main():
         inner.to(torch.bfloat16).save_pretrained(saved)
         describe_modules(saved, pooling, model.config.hidden_size, dense)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
+        if name == "t5encoder-dense-mean":  # the embedding under its second name, as in some published folders
+            tensors = load_file(saved / "model.safetensors")
+            tensors["encoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+            save_file(tensors, saved / "model.safetensors", metadata={"format": "pt"})
         if name == "nomic-bert-mean":
             write_nomic(model, f"{folder}/{name}.gguf", pooling)
         elif name == "jina-bert-v3-mean":  # the converter knows the publisher's folder, and writes adapters to further files

@@ -107,6 +107,8 @@ static const struct difference {
     {"eurobert.rope.scaling.type", THEIRS, "the same"},
     {"eurobert.classifier.pooling_type", THEIRS, "of a head that it has none of"},
     {"neo-bert.rope.scaling.type", THEIRS, "none, their reader's default"},
+    {"t5encoder.pooling_type", OURS, "theirs reads no description of the pooling"},
+    {"t5encoder.attention.layer_norm_epsilon", THEIRS, "that of RMSNorm again"},
     {"phi3.attention.sliding_window", THEIRS, "0: none"},
     {"phi3.rope.scaling.type", OURS, "longrope, which theirs knows by its factors"},
     {"phi3.rope.scaling.original_context_length", THEIRS, "without scaling it says nothing"},

@@ -177,6 +177,7 @@ static const struct {
     {"deepseek2-v3", "heads_matmul -", "head matmul"},
     {"deepseek2-v3", "-DLATENT=1", "attention"},
     {"jina-bert-v2-mean", "-DALIBI=1", "attention"},
+    {"t5encoder-gated-mean", "-DREACH=128", "attention"},
     {"deepseek2-v3", "route -", "route"},
     {"deepseek2-v3", "sort -", "experts"},
     {"deepseek2-v3", "-DPICKED=1", "experts"},
