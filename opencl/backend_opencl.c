@@ -95,6 +95,7 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
         {rows_bytes(m, m->qkv_stride), "queries, keys and values", &m->qkv},
         {rows_bytes(m, m->up_stride), "a product", &m->up},
         {m->partial_bytes, "parts of the attention", &m->partial},
+        {m->score_bytes, "scores of positions", &m->scores},
         {n_logits * n_vocab * sizeof(float), "logits", &m->logits},
         {n_logits * m->n_pieces * MAX_BEST * sizeof(int32_t), "pieces of logits", &m->lists},
         {n_logits * result_words(m) * sizeof(float), "statistics of logits", &m->logit_results},

@@ -113,6 +113,8 @@ struct backend_model {
     uint32_t n_pieces;                       /* per row of logits */
     int32_t partial;                         /* parts of attention */
     size_t partial_bytes;
+    int32_t scores; /* of positions that an index chooses from */
+    size_t score_bytes;
     int32_t qkv; /* [rows][stride of the widest] */
     uint32_t qkv_stride;
     int32_t up; /* the second product of a GLU with weights of two kinds */

@@ -54,8 +54,8 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
         kv->k_is_bytes = k == KV_BYTES && !is_latent;
         kv->v_is_bytes = v == KV_BYTES && !is_latent;
         kv->key_bytes = heads.n_kv_heads * (kv->k_is_bytes ? KEY8_BYTES(d) : VALUE_STRIDE(d) * slots);
-        kv->value_bytes =
-            is_latent ? 0 : heads.n_kv_heads * (kv->v_is_bytes ? VALUE8_BYTES(dv) : VALUE_STRIDE(dv) * slots);
+        kv->value_bytes = is_latent ? heads.index_dim * slots
+                                    : heads.n_kv_heads * (kv->v_is_bytes ? VALUE8_BYTES(dv) : VALUE_STRIDE(dv) * slots);
         *backend_page_bytes(&m->bytes, kv->is_local) += kv->key_bytes + kv->value_bytes;
         m->layer_bytes = MAX_OF(m->layer_bytes, kv->key_bytes + kv->value_bytes);
         TRY(vram_place(m->vram, VRAM_KV, kv->key_bytes * n, "the keys of a layer", &kv->keys, info));
@@ -139,10 +139,10 @@ void opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *a
     uint32_t n = kv->heads.n_kv_heads;
     for (uint32_t slot = 0; slot < KV_PAGE_TOKENS; slot++) {
         for (uint32_t h = 0; h < (kv->value_bytes != 0 ? 2 : 1) * n; h++) { /* keys, then values */
-            bool is_key = h < n;
-            uint32_t d = is_key ? kv->heads.head_dim : plan_kv_value_dim(&kv->heads);
+            bool is_index = h >= n && kv->heads.latent_dim != 0, is_key = h < n || is_index;
+            uint32_t d = is_index ? kv->heads.index_dim : is_key ? kv->heads.head_dim : plan_kv_value_dim(&kv->heads);
             unsigned char *part =
-                is_key ? room + kv->key_bytes / n * h : room + kv->key_bytes + kv->value_bytes / n * (h - n);
+                h < n ? room + kv->key_bytes / n * h : room + kv->key_bytes + kv->value_bytes / n * (h - n);
             const struct slot s = {part, slot, d, is_key, is_write};
             if (is_key ? kv->k_is_bytes : kv->v_is_bytes) {
                 move_bytes(&s, at);

@@ -513,9 +513,12 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both || by_distance) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? opencl_flags_of(k, s->dst) : FLAG_FLOATS;
+    plan_buf_id chosen = s->attention.chosen;
     char options[N_FORMS][OPENCL_OPTIONS_BYTES], skips[24] = "", distances[24] = "";
     if (s->attention.skips > 0) {
         snprintf(skips, sizeof skips, " -DSKIPS=%d", (int)s->attention.skips);
+    } else if (chosen != PLAN_NONE) {
+        snprintf(skips, sizeof skips, " -DCHOSEN=%u", opencl_width(k, chosen));
     }
     if (by_distance) {
         uint32_t reach = s->attention.reach;
@@ -532,14 +535,29 @@ static enum err make_attention(const struct opencl_maker *k)
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;
         l.tile = rows;
-        l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS * tiles;
+        l.slot_bytes = (kv->key_bytes + (of->latent_dim != 0 ? 0 : kv->value_bytes)) / KV_PAGE_TOKENS * tiles;
         l.when = form == IN_PARTS ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
-        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], ARG_ROWS(k, s->src), opencl_at(k, kv->keys),
-                       opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale),
-                       ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
-                       ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, by_head),
-                       form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
-                       ARG_UINT(opencl_stride(k, s->dst))));
+        struct opencl_arg args[17] = {
+            ARG_ROWS(k, s->src),
+            opencl_at(k, kv->keys),
+            opencl_at(k, kv->values),
+            ARG_UINT(n_heads),
+            ARG_UINT(of->n_kv_heads),
+            ARG_FLOAT(s->scale),
+            ARG_FLOAT(s->attention.softcap),
+            table_of(kv),
+            ARG_INT(s->attention.window),
+            ARG_INT(s->attention.ahead),
+            ARG_OPTIONAL(k, by_head),
+            form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
+            ARG_UINT(opencl_stride(k, s->dst)),
+        };
+        int n_args = 15;
+        if (chosen != PLAN_NONE) {
+            args[n_args++] = opencl_floats(k, chosen);
+            args[n_args++] = ARG_UINT(opencl_stride(k, chosen));
+        }
+        TRY(opencl_add_launch(k, l, "attention.cl", "attention", options[form], args, n_args));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
@@ -547,6 +565,43 @@ static enum err make_attention(const struct opencl_maker *k)
                    ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, by_head),
                    ARG_ROWS(k, s->dst), ARG_INT(flags), ARG_CODES(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
+}
+
+static enum err make_index(const struct opencl_maker *k)
+{
+    enum { WG = 64 };
+    const struct plan_step *s = k->s;
+    const struct opencl_kv *kv = &k->m->kvs[s->layer];
+    const struct plan_rope *rope = &k->plan->ropes[s->heads.rope];
+    uint32_t d = kv->heads.index_dim, n_heads = opencl_width(k, s->src) / d;
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, n_heads + 1), "index.cl", "index_heads", "", ARG_ROWS(k, s->dst),
+                   ARG_ROWS(k, s->heads.keys), opencl_at(k, kv->values), table_of(kv), ARG_UINT(n_heads), ARG_UINT(d),
+                   ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first), ARG_INT(rope->is_neox)));
+    return opencl_end_step(k, s->dst);
+}
+
+/* Each group has memory for the scores of one row, so with many rows a group chooses for several. */
+static enum err make_choose(const struct opencl_maker *k)
+{
+    enum { WG = 256, GROUPS = 32 };
+    const struct plan_step *s = k->s;
+    struct backend_model *m = k->m;
+    const struct opencl_kv *kv = &m->kvs[s->layer];
+    uint32_t d = kv->heads.index_dim, most = (uint32_t)m->cfg.max_rows;
+    size_t positions = (size_t)m->cfg.n_pages * KV_PAGE_TOKENS;
+    const uint32_t per_group[2] = {1, (most + GROUPS - 1) / GROUPS};
+    m->score_bytes = MIN_OF(most, (uint32_t)GROUPS) * positions * sizeof(float);
+    for (int i = 0; i < (per_group[1] > 1 ? 2 : 1); i++) {
+        struct opencl_launch l = opencl_launch_of(k, WG, 1);
+        l.tile = per_group[i];
+        l.min_rows = i == 0 ? 0 : GROUPS + 1;
+        l.max_rows = i == 0 ? GROUPS : OPENCL_ANY_ROWS;
+        TRY(OPENCL_ADD(k, l, "index.cl", "choose", "", ARG_ROWS(k, s->src), ARG_ROWS(k, s->choose.weights),
+                       opencl_at(k, kv->values), table_of(kv), ARG_UINT(opencl_width(k, s->src) / d), ARG_UINT(d),
+                       ARG_UINT(opencl_width(k, s->dst)), ARG_UINT(per_group[i]), opencl_at(k, m->scores),
+                       ARG_ULONG(positions), ARG_ROWS(k, s->dst)));
+    }
+    return opencl_end_step(k, s->dst);
 }
 
 /* Makes tiles for one row and for more. */
@@ -586,6 +641,8 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_QKV] = make_qkv,
     [PLAN_HEADS] = make_heads,
     [PLAN_ATTENTION] = make_attention,
+    [PLAN_INDEX] = make_index,
+    [PLAN_CHOOSE] = make_choose,
     [PLAN_HEAD_MATMUL] = make_head_matmul,
     [PLAN_ROUTE] = opencl_experts_make_route,
     [PLAN_EXPERTS] = opencl_experts_make,

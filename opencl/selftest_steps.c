@@ -22,8 +22,9 @@ enum {
     MOST_VOCAB = 5000, /* more than a piece of logits */
     MOST_EMBED = 64,   /* rows for lookup */
     MOST_EXPERTS = 8,
-    PERIOD = 31,  /* distinct rows of a matrix; differs from the rows of a panel */
-    N_CODED = 32, /* rows of the matrix that multiplies the result as codes */
+    MOST_CHOSEN = 64, /* fewer positions than a row of attention can see */
+    PERIOD = 31,      /* distinct rows of a matrix; differs from the rows of a panel */
+    N_CODED = 32,     /* rows of the matrix that multiplies the result as codes */
     N_BEST = 4,
     DRAFTS = 2, /* of a batch, if sequences with recurrent states draft; half of these, rounded up, come true */
 };
@@ -122,6 +123,9 @@ static uint32_t width_of(const struct plan *p, const struct plan_step *s, plan_b
 {
     bool is_route = s->op == PLAN_EXPERTS && id == s->experts.route;
     bool is_cut = s->op == PLAN_MATMUL || s->op == PLAN_GLU || s->op == PLAN_LOGITS || s->op == PLAN_EXPERTS;
+    if ((s->op == PLAN_CHOOSE && id == s->dst) || (s->op == PLAN_ATTENTION && id == s->attention.chosen)) {
+        return MIN_OF(p->bufs[id].width, (uint32_t)MOST_CHOSEN);
+    }
     bool does = (is_cut && !is_route) || (s->op == PLAN_QKV && id == s->src);
     return does ? cut(p->bufs[id].width) : p->bufs[id].width;
 }
@@ -186,6 +190,7 @@ static enum err copy_sizes(struct step_case *c, struct err_info *info)
     c->p->head_dim = has_cache ? kv.head_dim : p->head_dim;
     c->p->value_dim = kv.value_dim;
     c->p->latent_dim = kv.latent_dim;
+    c->p->index_dim = kv.index_dim;
     c->p->n_ctx_train = ROWS;
     c->p->is_bidirectional = p->is_bidirectional;
     c->p->moe = p->moe;
@@ -203,7 +208,7 @@ static enum err copy_sizes(struct step_case *c, struct err_info *info)
         c->p->moe.n_groups = c->p->moe.n_groups_used = 1;
     }
     c->s.layer = has_cache ? is_read : PLAN_NONE;
-    c->from = c->of->op == PLAN_ATTENTION && !p->is_bidirectional ? FROM : 0;
+    c->from = op->cache == PLAN_READS && !p->is_bidirectional ? FROM : 0;
     return ERR_OK;
 }
 
@@ -322,6 +327,7 @@ static void make_input(struct step_case *c)
     for (int32_t i = 0; i < c->p->n_steps; i++) {
         const struct plan_step *edge = &c->p->steps[i];
         bool is_route = c->of->op == PLAN_EXPERTS && edge->dst == c->of->experts.route;
+        bool is_chosen = c->of->op == PLAN_ATTENTION && edge->dst == c->of->attention.chosen;
         for (int32_t row = 0; row < ROWS && edge->op == PLAN_INPUT; row++) {
             float *x = c->input + (size_t)row * c->p->input_width + edge->edge.first;
             for (uint32_t j = 0; j < c->p->bufs[edge->dst].width; j++) {
@@ -329,12 +335,13 @@ static void make_input(struct step_case *c)
                 if (is_route) {
                     x[j] = j < k ? fabsf(x[j]) : (float)(((uint32_t)row * 3 + j) % n_experts);
                 }
+                x[j] = is_chosen ? (float)(2 * j + (uint32_t)row % 2) : x[j]; /* ascending, and before FROM */
             }
         }
     }
 }
 
-/* Makes keys that give scores of about 1. */
+/* Makes keys that give scores of about 1; index keys that have the same scores in halves. */
 static void make_page(struct step_case *c)
 {
     fill(c, c->page, c->page_floats);
@@ -342,6 +349,9 @@ static void make_page(struct step_case *c)
         c->of->op == PLAN_ATTENTION && c->of->scale > 0 ? 3 / (c->of->scale * sqrtf((float)c->p->kvs[0].head_dim)) : 1;
     for (size_t i = 0; i < c->page_floats && most < 1; i++) {
         c->page[i] *= most;
+    }
+    for (size_t i = 0; i < c->page_floats && c->of->op == PLAN_CHOOSE; i++) {
+        c->page[i] = roundf(c->page[i] * 64) / 64;
     }
 }
 
@@ -590,8 +600,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
     }
     if (op->cache != 0) {
         struct plan_kv kv = plan_kv_of(p, s->layer);
-        buf_printf(out, " kv=%u,%u,%u,%u,%d", kv.n_kv_heads, kv.head_dim, plan_kv_value_dim(&kv), kv.latent_dim,
-                   kv.layer == s->layer);
+        buf_printf(out, " kv=%u,%u,%u,%u,%u,%d", kv.n_kv_heads, kv.head_dim, plan_kv_value_dim(&kv), kv.latent_dim,
+                   kv.index_dim, kv.layer == s->layer);
     }
     if (op->rope != 0) {
         const struct plan_rope *r = &p->ropes[s->heads.rope];

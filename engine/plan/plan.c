@@ -118,12 +118,13 @@ static enum err check_kvs(const struct plan *p, struct err_info *info)
         const struct plan_kv *from = kv->layer >= 0 && kv->layer <= i ? &p->kvs[kv->layer] : NULL;
         bool is_shared = from != NULL && from->layer == kv->layer && from->n_kv_heads == kv->n_kv_heads &&
                          from->head_dim == kv->head_dim && from->latent_dim == kv->latent_dim &&
-                         plan_kv_value_dim(from) == plan_kv_value_dim(kv);
+                         from->index_dim == kv->index_dim && plan_kv_value_dim(from) == plan_kv_value_dim(kv);
         uint32_t n_heads = plan_kv_of(p, i).n_heads;
         bool fits = kv->n_kv_heads != 0 && n_heads <= p->n_heads && n_heads % kv->n_kv_heads == 0 &&
                     kv->head_dim != 0 && kv->head_dim <= p->head_dim && plan_kv_value_dim(kv) <= plan_value_dim(p) &&
                     kv->value_dim <= (kv->latent_dim != 0 ? 0 : kv->head_dim) &&
-                    (kv->latent_dim == 0 || (kv->n_kv_heads == 1 && kv->latent_dim <= kv->head_dim));
+                    (kv->latent_dim == 0 || (kv->n_kv_heads == 1 && kv->latent_dim <= kv->head_dim)) &&
+                    (kv->index_dim == 0 || (kv->latent_dim != 0 && kv->index_dim == p->index_dim));
         if (!is_shared || !fits) {
             return err_set(info, ERR_INTERNAL, NULL, "the plan's layer %d has heads that do not fit", (int)i);
         }
@@ -156,6 +157,9 @@ enum err plan_check(struct plan *p, struct err_info *info)
     TRY(check_kvs(p, info));
     if (p->latent_dim != 0 && (p->n_kv_heads != 1 || p->latent_dim > p->head_dim)) {
         return err_set(info, ERR_INTERNAL, NULL, "the plan's latent attention has more than one KV head");
+    }
+    if (p->index_dim > (p->latent_dim != 0 ? PLAN_MAX_HEAD : 0) || p->index_dim % 8 != 0) {
+        return err_set(info, ERR_INTERNAL, NULL, "the plan's index keys do not fit latents");
     }
     if (p->value_dim > (p->latent_dim != 0 ? 0 : p->head_dim)) {
         return err_set(info, ERR_INTERNAL, NULL, "the plan's values are wider than its keys");

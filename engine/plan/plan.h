@@ -55,6 +55,14 @@ enum plan_op {
      * the KV cache. With a latent_dim there are no values, and k_norm applies to the first latent_dim components of a
      * key. Without keys: as PLAN_QKV without w[1] */
     PLAN_HEADS,
+    /* RoPE of index heads, which choose positions: of the queries src = dst [T][Hi*di] in place, and of heads.keys [T][di],
+     * which go to the KV cache of `layer`, whose index_dim is di [DeepSeek-AI 2025, "DeepSeek-V3.2"] */
+    PLAN_INDEX,
+    /* dst[T][k] = the k positions that a row's attention reads, ascending: those with the largest scores of all that the
+     * row sees, and the lower ones of equal scores; NaNs are largest. The score of position t is the sum over the index
+     * heads h of choose.weights[T][Hi]_h * max(0, q_h . key_t), of the queries src[T][Hi*di] and the index keys of
+     * `layer`. A row that sees at most k positions has them all, and then -1. */
+    PLAN_CHOOSE,
     /* For each head of src[T][H*a], to dst[T][H*b]: the first n components through a matrix of this head, followed by
      * the remaining components unchanged. w[0] holds the H matrices [b - (a - n)][n] */
     PLAN_HEAD_MATMUL,
@@ -62,7 +70,8 @@ enum plan_op {
      * [1][H] (OPTIONAL): sinks, scores without values. w[1], f32 [1][H*(2R+1)] (OPTIONAL, without w[0]), changes scores by
      * the distance of a position from the row's. If R = attention.reach is 0, it holds slopes of ALiBi [Press 2021].
      * Otherwise it holds what a head adds for distances -R .. R; farther ones count as R [Raffel 2019, "Exploring the Limits
-     * of Transfer Learning", 2.1]. */
+     * of Transfer Learning", 2.1]. With attention.chosen [T][k] (OPTIONAL), of latents, a row sees only these positions, the
+     * first MIN(k, position + 1) of its list. */
     PLAN_ATTENTION,
     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E]. w[0], f32 [1][E]
      * (OPTIONAL), is added only for picking; weights are then multiplied by their experts' elements of w[1], f32 [1][E]
@@ -223,7 +232,10 @@ struct plan_step {
             plan_weight_id q_norm, k_norm; /* f32 [1][d] */
             int32_t rope;                  /* index into plan.ropes */
             bool norms_values;             /* also norms each head of the values, without a weight */
-        } heads;                           /* PLAN_QKV, PLAN_HEADS */
+        } heads;                           /* PLAN_QKV, PLAN_HEADS; PLAN_INDEX, without values and norms */
+        struct {
+            plan_buf_id weights;
+        } choose;
         struct {
             float softcap;  /* of q.k; 0: none */
             int32_t window; /* positions a row sees, itself and earlier ones; 0: all */
@@ -233,6 +245,7 @@ struct plan_step {
             /* Positions are cut into chunks of `window`, from 0 on, and a row only sees those of its chunk, in a
              * causal plan [Meta 2025, "Llama 4"]. */
             bool in_chunks;
+            plan_buf_id chosen;
         } attention;
         struct {
             plan_buf_id route;
@@ -333,6 +346,7 @@ struct plan_kv {
     uint32_t head_dim;   /* d */
     uint32_t value_dim;  /* as in struct plan */
     uint32_t latent_dim; /* as in struct plan */
+    uint32_t index_dim;  /* as in struct plan */
     /* The layer whose part of the cache it reads: this one, which stores them, or an earlier one with the same KV heads,
      * which does; PLAN_NONE: no attention. */
     int32_t layer;
@@ -358,6 +372,7 @@ enum {
     PLAN_MAX_STREAMS = 6,
     PLAN_MAX_STATE = 1024,
     PLAN_MAX_REACH = 1024,
+    PLAN_MAX_CHOSEN = 1 << 16,
 };
 
 struct plan {
@@ -374,8 +389,10 @@ struct plan {
     /* 0, or: the value of a position is the first latent_dim components of its key, and only keys are stored, of one KV
      * head [DeepSeek-V2, 2.1: multi-head latent attention in its absorbed form]. */
     uint32_t latent_dim;
-    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_heads, n_kv_heads, head_dim, value_dim and latent_dim,
-     * which then are those of the widest layer. Read it through plan_kv_of. */
+    /* With a latent_dim: 0, or the width of the index key (PLAN_INDEX) that a position stores after its latent. */
+    uint32_t index_dim;
+    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_heads, n_kv_heads, head_dim, value_dim, latent_dim and
+     * index_dim, which then are those of the widest layer. Read it through plan_kv_of. */
     struct plan_kv *kvs;
     int32_t layer; /* of steps being added; PLAN_NONE before the first and after the last */
     uint32_t n_ctx_train;
@@ -467,6 +484,7 @@ static inline struct plan_kv plan_kv_of(const struct plan *p, int32_t layer)
                          .head_dim = p->head_dim,
                          .value_dim = p->value_dim,
                          .latent_dim = p->latent_dim,
+                         .index_dim = p->index_dim,
                          .layer = layer};
     if (p->kvs != NULL) {
         kv = p->kvs[layer];
@@ -491,10 +509,10 @@ static inline uint32_t plan_value_dim(const struct plan *p)
     return p->latent_dim != 0 ? p->latent_dim : p->value_dim != 0 ? p->value_dim : p->head_dim;
 }
 
-/* Returns how many numbers the keys and values of a position are. */
+/* Returns how many numbers the keys, values and index keys of a position are. */
 static inline uint32_t plan_kv_floats(const struct plan_kv *kv)
 {
-    return kv->latent_dim != 0 ? kv->head_dim : kv->n_kv_heads * (kv->head_dim + plan_kv_value_dim(kv));
+    return kv->latent_dim != 0 ? kv->head_dim + kv->index_dim : kv->n_kv_heads * (kv->head_dim + plan_kv_value_dim(kv));
 }
 
 /* Makes a new, empty plan / frees it. */

@@ -32,6 +32,8 @@ struct plan_check {
     X(Q, HEADS, n_heads * kv.head_dim)                            /* H*d */ \
     X(KV, KV_HEADS, n_kv_heads * kv.head_dim)                     /* K*d */ \
     X(KV_VALUES, KV_HEADS, n_kv_heads * plan_kv_value_dim(&kv))   /* K times a value */ \
+    X(INDEX_KEY, NONE, kv.index_dim)                              /* di */ \
+    X(INDEX_HEADS, NONE, divided(src, kv.index_dim))              /* Hi */ \
     X(KEY_NORM, NONE, kv.latent_dim != 0 ? kv.latent_dim : kv.head_dim) /* components of a key that a norm covers */ \
     X(ATT, HEADS, n_heads * plan_kv_value_dim(&kv))               /* H times a value */ \
     X(MADE, HEADS, n_heads + (stores(s) ? 2 * n_kv_heads : 0))    /* that a step computes; with 2K if it stores */ \
@@ -162,6 +164,28 @@ static enum err check_heads(const struct plan_check *c)
                : check_stores(c);
 }
 
+/* The queries must be whole heads of the layer's index. */
+static enum err check_index_heads(const struct plan_check *c)
+{
+    uint64_t width = width_of(c->plan, c->step->src), d = kv_of(c->plan, c->step).index_dim;
+    bool fits = d != 0 && width != 0 && width % d == 0 && width / d <= PLAN_MAX_HEADS;
+    return fits ? ERR_OK : fails(c, "has no heads that fit");
+}
+
+static enum err check_index(const struct plan_check *c)
+{
+    TRY(check_index_heads(c));
+    return c->step->src != c->step->dst ? fails(c, "does not work in place") : check_stores(c);
+}
+
+static enum err check_choose(const struct plan_check *c)
+{
+    TRY(check_index_heads(c));
+    return c->plan->is_bidirectional || width_of(c->plan, c->step->dst) > PLAN_MAX_CHOSEN
+               ? fails(c, "chooses too many positions, or later ones")
+               : ERR_OK;
+}
+
 static enum err check_head_matmul(const struct plan_check *c)
 {
     const struct plan *p = c->plan;
@@ -188,6 +212,10 @@ static enum err check_attention(const struct plan_check *c)
     }
     if (c->step->attention.reach > (c->step->w[1] != PLAN_NONE ? (uint32_t)PLAN_MAX_REACH : 0)) {
         return fails(c, "reaches farther than its biases, or than it can");
+    }
+    bool has_other = window != 0 || skips != 0 || c->step->w[1] != PLAN_NONE || c->plan->is_bidirectional;
+    if (c->step->attention.chosen != PLAN_NONE && (has_other || kv_of(c->plan, c->step).latent_dim == 0)) {
+        return fails(c, "reads chosen positions, and has a window, slopes or no latents");
     }
     return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
                                                                      : ERR_OK;
@@ -378,6 +406,19 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                                  BUF(heads.keys, PLAN_READS | PLAN_OPTIONAL, KV),
                                  BUF(heads.values, PLAN_READS | PLAN_OPTIONAL, KV_VALUES),
                                  MAY_VECTOR(heads.q_norm, HEAD), MAY_VECTOR(heads.k_norm, KEY_NORM)}},
+    [PLAN_INDEX] = {.name = "index",
+                    .check = check_index,
+                    .cache = PLAN_WRITES,
+                    .rope = offsetof(struct plan_step, heads.rope),
+                    .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, ANY), BUF(dst, PLAN_READS | PLAN_WRITES, ANY),
+                                 BUF(heads.keys, PLAN_READS, INDEX_KEY)}},
+    [PLAN_CHOOSE] = {.name = "choose",
+                     .check = check_choose,
+                     .crosses_rows = true,
+                     .cache = PLAN_READS,
+                     .operands = {BUF(src, PLAN_READS, ANY),
+                                  BUF(choose.weights, PLAN_READS | PLAN_DECIDES, INDEX_HEADS),
+                                  BUF(dst, PLAN_WRITES, ANY)}},
     [PLAN_HEAD_MATMUL] = {.name = "head matmul",
                           .check = check_head_matmul,
                           .split = PLAN_BY_HEADS,
@@ -392,7 +433,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                         .crosses_rows = true,
                         .cache = PLAN_READS,
                         .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q), BUF(dst, PLAN_PARTS | PLAN_WRITES, ATT),
-                                     MAY_VECTOR(w[0], HEADS), MAY_VECTOR(w[1], BIASES)}},
+                                     BUF(attention.chosen, PLAN_READS | PLAN_OPTIONAL, ANY), MAY_VECTOR(w[0], HEADS),
+                                     MAY_VECTOR(w[1], BIASES)}},
     [PLAN_ROUTE] = {.name = "route",
                     .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
                                  MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},
@@ -650,8 +692,12 @@ double plan_cache_read(const struct plan *p, const struct plan_step *s, int32_t 
     if (plan_ops[s->op].cache != PLAN_READS) {
         return 0;
     }
+    if (s->op == PLAN_CHOOSE) {
+        return (double)size_of(p, s, INDEX_KEY) * (pos + 1);
+    }
     int32_t n = s->attention.window > 0 ? MIN_OF(s->attention.window, pos + 1) : pos + 1;
-    return (double)size_of(p, s, KV) * n;
+    uint64_t chosen = width_of(p, s->attention.chosen);
+    return (double)size_of(p, s, KV) * (chosen != 0 ? MIN_OF(chosen, (uint64_t)n) : (uint64_t)n);
 }
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
@@ -702,7 +748,8 @@ static enum err check_cache(const struct plan_check *c)
     }
     if (op->rope != 0) {
         int32_t rope = id_of(c->step, op->rope);
-        bool fits = rope >= 0 && rope < p->n_ropes && p->ropes[rope].first + p->ropes[rope].n_rot <= kv.head_dim;
+        uint32_t width = c->step->op == PLAN_INDEX ? kv.index_dim : kv.head_dim;
+        bool fits = rope >= 0 && rope < p->n_ropes && p->ropes[rope].first + p->ropes[rope].n_rot <= width;
         return fits ? ERR_OK : fails(c, "lacks a RoPE table that fits");
     }
     return ERR_OK;

@@ -12,6 +12,8 @@
  *   -DK8= -DV8= keys, values as bytes: 0 or 1
  *   -DSKIPS=N  the first N positions are seen only by their own rows (OPTIONAL)
  *   -DCHUNKS=1  a row sees the positions of its own chunk of `window`
+ *   -DCHOSEN=K  latents of rows with ROWS=1: a row sees only the first K, or fewer, positions of its list in `chosen`, and
+ *               pages below are of this list
  *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees
  *   -DALIBI=1   `sinks` are no sinks but each head's slope, by which scores fall with the distance of positions
  *   -DREACH=N   ... but each head's 2 N + 1 biases of scores, for distances -N .. N of positions from the row's own */
@@ -79,6 +81,13 @@ static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap
 #define VALUE_PART (KV_SLOTS * VALUE_STRIDE(DV))
 #endif
 
+/* Loads 8 components of a slot's latent. */
+#ifdef CHOSEN
+#define LATENT_AT(unit, slot) vload_half8((unit) * KV_SLOTS, keys + places[slot])
+#else
+#define LATENT_AT(unit, slot) vload_half8((unit) * KV_SLOTS + (slot), keys)
+#endif
+
 /* Loads 16 codes at once. */
 static inline char16 codes_at(__global const char *codes, uint i)
 {
@@ -135,7 +144,8 @@ static inline void add_keys(__global const half *keys, __local const float *q, u
  * scales, and zeros for unseen slots. */
 #if V8
 static inline void add_values(__global const KEY_T *keys, __global const char *values, __local const float *weights,
-                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts)
+                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts,
+                              __local const ulong *places)
 {
 #pragma unroll 1
     for (int slot = first; slot <= last; slot++) {
@@ -171,7 +181,8 @@ static inline void add_values(__global const KEY_T *keys, __global const char *v
 }
 #else
 static inline void add_values(__global const KEY_T *keys, __global const half *values, __local const float *weights,
-                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts)
+                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts,
+                              __local const ulong *places)
 {
 #pragma unroll 1
     for (int slot = first; slot <= last; slot++) {
@@ -181,7 +192,7 @@ static inline void add_values(__global const KEY_T *keys, __global const half *v
             float v[VEC];
             const uint j = component(lane, c);
 #if LATENT
-            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v);
+            vstore8(j < DV ? LATENT_AT(j / 8, slot) : (float8)0.0f, 0, v);
 #elif VEC == 4
             vstore4(vload_half4(0, values + slot * VALUE_STRIDE(DV) + j), 0, v);
 #elif VEC == 2
@@ -213,10 +224,12 @@ struct span {
 #endif
 };
 
-/* Adds the positions of a page that starts at `begin` to the parts of all queries whose rows see them. */
+/* Adds the positions of a page that starts at `begin` to the parts of all queries whose rows see them. places: offsets of
+ * the slots' keys, with CHOSEN. */
 static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
                             __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap,
-                            __global const float *by_head, uint n_own, struct part *parts)
+                            __global const float *by_head, uint n_own, struct part *parts,
+                            __local const ulong *places)
 {
     float scores[QUERIES], less[QUERIES];
     struct span slots[ROWS];
@@ -231,7 +244,11 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
         is_same = is_same && slots[r].first == slots[0].first && slots[r].last == slots[0].last;
     }
     EACH_QUERY(h) { scores[h] = 0.0f; }
+#ifdef CHOSEN
+    add_keys(keys + places[lane], q, 0, scores);
+#else
     add_keys(keys, q, lane, scores);
+#endif
 #if V8
     const float value_scale = vload_half(lane, (__global const half *)(values + VALUE8_CODES(DV)));
 #endif
@@ -281,14 +298,14 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
     barrier(CLK_LOCAL_MEM_FENCE);
     __local const float *scaled = weights + QUERIES * KV_SLOTS;
     if (is_same) {
-        add_values(keys, values, weights, scaled, lane, QUERIES, slots[0].first, slots[0].last, parts);
+        add_values(keys, values, weights, scaled, lane, QUERIES, slots[0].first, slots[0].last, parts, places);
     }
 #if ROWS > 1
     EACH_ROW(r)
     {
         if (!is_same && slots[r].first <= slots[r].last) {
             add_values(keys, values, weights + r * HEADS * KV_SLOTS, scaled + r * HEADS, lane, HEADS, slots[r].first,
-                       slots[r].last, parts + r * HEADS);
+                       slots[r].last, parts + r * HEADS, places);
         }
     }
 #endif
@@ -318,6 +335,9 @@ static inline struct span seen_of(__global const int *batch, int row, int window
 #else
     const int own = seen.last;
 #endif
+#ifdef CHOSEN
+    seen.last = min(seen.last, CHOSEN - 1);
+#endif
 #ifdef CHUNKS
     seen.first = (int)((uint)own / (uint)window * (uint)window);
 #else
@@ -339,8 +359,17 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
                                         __global const VALUE_T *restrict values, uint n_heads, uint n_kv_heads, float scale,
                                         float cap, int at_table, int window, int ahead,
                                         __global const float *restrict sinks, int has_sinks,
-                                        __global float *restrict out, uint out_stride)
+                                        __global float *restrict out, uint out_stride
+#ifdef CHOSEN
+                                        , __global const float *restrict chosen, uint chosen_stride
+#endif
+)
 {
+#ifdef CHOSEN
+    __local ulong places[KV_SLOTS];
+#else
+    __local const ulong *places = 0;
+#endif
     __local float query[QUERIES * Q_WIDTH];
     __local float weights[(1 + V8) * QUERIES * KV_SLOTS];
     const uint lane = get_local_id(0), group = get_group_id(2);
@@ -396,9 +425,19 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
         const int from = max(all.first, split * ATTENTION_SPLIT);
         const int to = min(all.last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
+#ifdef CHOSEN
+            const size_t at = 0;
+            const int of = (int)chosen[(size_t)row * chosen_stride + min(p * KV_SLOTS + (int)lane, seen[0].last)];
+            places[lane] = (size_t)table[of / KV_SLOTS] * KEY_PART + of % KV_SLOTS * 8;
+            barrier(CLK_LOCAL_MEM_FENCE);
+#else
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
+#endif
             add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane, p * KV_SLOTS, seen, scale,
-                     cap, sinks + first_head * PER_HEAD, n_own, parts);
+                     cap, sinks + first_head * PER_HEAD, n_own, parts, places);
+#ifdef CHOSEN
+            barrier(CLK_LOCAL_MEM_FENCE);
+#endif
         }
 #if !SPLIT
         EACH_QUERY(h)

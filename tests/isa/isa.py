@@ -40,7 +40,7 @@ WAVE = 32              # but for programs whose line of the budget says wave=64
 TWICE = re.compile(r'v_(fma|fmac|fmaak|fmamk|mul|add|sub|subrev|max|min)_f32')
 SHORT_STEP = 12        # of the short list the other chips have one program of so many
 HALVES = {'gfx1102': 1024, 'gfx1103': 1024}  # registers a lane of a SIMD; others have 1536
-WIDTHS = {'D', 'DV', 'DK', 'PARTS'}          # of models: smaller ones take no more
+WIDTHS = {'D', 'DV', 'DK', 'PARTS', 'CHOSEN'}  # of models: smaller ones take no more
 
 
 # --- the list of programs ---------------------------------------------------------------------------------------------

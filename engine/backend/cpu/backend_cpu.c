@@ -73,6 +73,7 @@ static size_t lay_out_scratch(struct backend_model *m)
     }
     m->chunk_stats = cpu_take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     cpu_attention_lay_out(m, &at);
+    cpu_index_lay_out(m, &at);
     cpu_overtake_lay_out(m, &at);
     cpu_tail_lay_out(m, &at);
     size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
@@ -124,9 +125,10 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         kv->heads = heads;
         kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)plan_kv_value_dim(&heads),
                                    heads.latent_dim != 0);
+        kv->index = index_keys_of(&kv->layout, (int)heads.index_dim);
         kv->is_local = backend_is_local(m->plan, &m->cfg, i);
         kv->at = *backend_page_bytes(&m->bytes, kv->is_local);
-        *backend_page_bytes(&m->bytes, kv->is_local) += (size_t)kv->layout.bytes * heads.n_kv_heads;
+        *backend_page_bytes(&m->bytes, kv->is_local) += cpu_layer_bytes(kv);
     }
     lay_out_pools(m);
     backend_set_state_bytes(m->plan, &m->cfg, &m->bytes);
@@ -274,12 +276,22 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
 static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *at, bool writes)
 {
     const struct cpu_kv *kv = &m->kvs[i];
-    size_t n = kv->heads.layer == i ? (size_t)kv->layout.bytes * kv->heads.n_kv_heads : 0;
+    size_t n = kv->heads.layer == i ? cpu_layer_bytes(kv) : 0;
     if (n != 0) {
         unsigned char *layer = cpu_keys(m, i, 0, page);
         memcpy(writes ? layer : at, writes ? at : layer, n);
     }
     return at + n;
+}
+
+static void move_index(const struct cpu_kv *kv, unsigned char *keys, int slot, float *at, bool writes)
+{
+    if (writes) {
+        index_keys_store(&kv->index, at, slot, keys);
+    }
+    for (int j = 0; j < kv->index.d && !writes; j++) {
+        at[j] = index_keys_at(&kv->index, keys, slot, j);
+    }
 }
 
 /* Like move_layer(), but in floats. */
@@ -303,6 +315,9 @@ static float *move_floats(struct backend_model *m, int32_t i, int32_t page, floa
                 v[j] = kv_value_at(l, values, slot, j);
             }
         }
+        if (n != 0 && kv->index.d != 0) {
+            move_index(kv, cpu_index_keys(m, i, page), slot, at + d, writes);
+        }
     }
     return at;
 }
@@ -314,8 +329,8 @@ static void *skip_layer(const struct backend_model *m, int32_t i, enum backend_f
     if (kv->heads.layer != i) {
         return at;
     }
-    return at + (form == BACKEND_OWN ? kv->heads.n_kv_heads * (size_t)kv->layout.bytes
-                                     : KV_PAGE_TOKENS * plan_kv_floats(&kv->heads) * sizeof(float));
+    return at +
+           (form == BACKEND_OWN ? cpu_layer_bytes(kv) : KV_PAGE_TOKENS * plan_kv_floats(&kv->heads) * sizeof(float));
 }
 
 static enum err cpu_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,

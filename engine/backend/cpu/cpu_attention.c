@@ -48,8 +48,7 @@ struct cpu_attention {
 /* Returns kern_part_floats of the widest layer. */
 static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
 
-/* Returns the query heads of a share, which have one KV head. */
-static uint32_t share_heads(const struct plan_kv *kv)
+uint32_t cpu_attention_heads(const struct plan_kv *kv)
 {
     uint32_t n = kv->n_heads / kv->n_kv_heads;
     return kv->latent_dim != 0 && n % LATENT_HEADS == 0 ? (uint32_t)LATENT_HEADS : n;
@@ -60,7 +59,7 @@ static uint32_t most_shares(const struct plan *p)
     uint32_t most = 1;
     for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(p, i);
-        most = kv.layer != PLAN_NONE ? MAX_OF(most, kv.n_heads / share_heads(&kv)) : most;
+        most = kv.layer != PLAN_NONE ? MAX_OF(most, kv.n_heads / cpu_attention_heads(&kv)) : most;
     }
     return most;
 }
@@ -196,7 +195,7 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
     const struct cpu_attention *t = m->attention;
     const struct cpu_block *b = &t->blocks[t->pieces[task / n_shares].block];
     const struct cpu_kv *kv = &m->kvs[s->layer];
-    uint32_t n_heads = share_heads(&kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
+    uint32_t n_heads = cpu_attention_heads(&kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
     uint32_t kv_head = head / (kv->heads.n_heads / kv->heads.n_kv_heads), reach = s->attention.reach;
     const float *by_head = s->w[1] != PLAN_NONE ? m->weights[s->w[1]].vector + head * (2 * (size_t)reach + 1) : NULL;
     return (struct kern_attention_args){
@@ -291,7 +290,11 @@ void cpu_attention_run(const struct cpu_run *r)
 {
     const struct cpu_attention *t = r->m->attention;
     const struct plan_kv *heads = &r->m->kvs[r->step->step.layer].heads;
-    int n_shares = (int)(heads->n_heads / share_heads(heads));
+    if (r->step->step.attention.chosen != PLAN_NONE) {
+        cpu_index_attend(r);
+        return;
+    }
+    int n_shares = (int)(heads->n_heads / cpu_attention_heads(heads));
     int n_tasks = t->n_pieces * n_shares, apart = t->n_queues > 1 ? 1 : r->n_threads;
     for (int i = 0; i < t->n_queues; i++) {
         int queue = (2 * t->n_queues - 1 - r->thread + i) % t->n_queues;

@@ -590,6 +590,8 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     [PLAN_GLU] = {.run = run_matmul, .takes_norm = true, .by_tiles = true},
     [PLAN_QKV] = {.run = run_qkv, .takes_norm = true},
     [PLAN_HEADS] = {.row = finish_heads},
+    [PLAN_INDEX] = {.row = cpu_index_row},
+    [PLAN_CHOOSE] = {.run = cpu_index_choose},
     [PLAN_HEAD_MATMUL] = {.run = run_head_matmul},
     [PLAN_ATTENTION] = {.run = cpu_attention_run},
     [PLAN_ROUTE] = {.row = route_row},

@@ -12,6 +12,7 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/kernels/kern.h"
+#include "engine/kv/index_keys.h"
 #include "engine/plan/plan_ops.h"
 
 #include <stdatomic.h>
@@ -124,12 +125,14 @@ struct cpu_kv_pool {
 };
 
 /* Keys and values that a layer reads: in each page of its pool, for each KV head in sequence, keys and then values
- * (kv_type.h). Latents have no values. */
+ * (kv_type.h). Latents have no values, but
+ * can have index keys. */
 struct cpu_kv {
     struct plan_kv heads;
     struct kv_layout layout;
-    size_t at;     /* offset of the first head in a page */
-    bool is_local; /* they are in window pages */
+    struct index_keys index; /* after latents */
+    size_t at;               /* offset of the first head in a page */
+    bool is_local;           /* they are in window pages */
 };
 
 struct backend_model {
@@ -168,6 +171,7 @@ struct backend_model {
     atomic_int *tasks; /* [n_steps] next task of an attention or experts step; zeroed before each batch */
     struct cpu_experts experts;
     struct cpu_attention *attention;
+    struct cpu_index *index; /* [n_threads] (cpu_index.c) */
     struct cpu_tail tail;
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
@@ -280,12 +284,28 @@ static inline unsigned char *cpu_values(const struct backend_model *m, int32_t l
     return cpu_keys(m, layer, kv_head, page) + (l->is_latent ? 0 : l->k.bytes);
 }
 
+/* Returns the bytes of a layer in a page; its index keys in a page. */
+static inline size_t cpu_layer_bytes(const struct cpu_kv *kv)
+{
+    return kv->heads.n_kv_heads * (size_t)kv->layout.bytes + kv->index.bytes;
+}
+static inline unsigned char *cpu_index_keys(const struct backend_model *m, int32_t layer, int32_t page)
+{
+    return cpu_keys(m, layer, 0, page) + m->kvs[layer].layout.bytes;
+}
+
 /* Requests memory of the KV cache from the kernel ahead of its use, in small portions (cpu_kv_ahead.c). One thread
  * calls it before each batch. */
 void cpu_kv_ahead(struct backend_model *m, const struct backend_batch *batch);
 
 /* Allocates the memory of attention (cpu_attention.c). */
 void cpu_attention_lay_out(struct backend_model *m, size_t *at);
+
+/* Returns the query heads of a task, which have one KV head (cpu_attention.c). */
+uint32_t cpu_attention_heads(const struct plan_kv *kv);
+
+/* Allocates the memory of the index of latents (cpu_index.c). */
+void cpu_index_lay_out(struct backend_model *m, size_t *at);
 
 /* Splits a batch into tasks, once for all layers. One thread calls it. */
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
@@ -321,8 +341,11 @@ void cpu_multiply(const struct cpu_run *r, const struct cpu_weight *w, uint32_t 
 /* Applies the limits of a step to gate[n] and up[n]. */
 void cpu_limit(const struct plan_step *s, float *gate, float *up, size_t n);
 
-/* Ops in separate files. m->tasks of a step is 0 initially; cpu_experts_run has barriers inside. */
+/* Ops in separate files. m->tasks of a step is 0 initially; cpu_experts_run and cpu_index_choose have barriers inside. */
 void cpu_attention_run(const struct cpu_run *r);
+void cpu_index_row(const struct cpu_run *r, int32_t row);
+void cpu_index_choose(const struct cpu_run *r);
+void cpu_index_attend(const struct cpu_run *r); /* the attention to chosen positions */
 void cpu_experts_run(const struct cpu_run *r);
 void cpu_recurrent_conv(const struct cpu_run *r);
 void cpu_recurrent_delta(const struct cpu_run *r);

@@ -188,6 +188,8 @@ static const struct {
     [PLAN_GLU] = {.items = run_glu},
     [PLAN_QKV] = {.items = ref_attention_qkv},
     [PLAN_HEADS] = {.row = ref_attention_heads_row},
+    [PLAN_INDEX] = {.row = ref_index_row},
+    [PLAN_CHOOSE] = {.row = ref_index_choose_row},
     [PLAN_HEAD_MATMUL] = {.items = ref_attention_head_matmul},
     [PLAN_ATTENTION] = {.items = ref_attention_heads},
     [PLAN_ROUTE] = {.row = route_row},
@@ -387,6 +389,9 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
         m->widest = w->n_out > 1 ? MAX_OF(m->widest, (size_t)w->n_in) : m->widest;
     }
     m->scratch_floats = MAX_OF(4 * m->widest, backend_drafting_floats(p, &m->cfg));
+    if (p->index_dim != 0) { /* scores of the longest sequence that the pages can hold */
+        m->scratch_floats = MAX_OF(m->scratch_floats, (size_t)m->cfg.n_pages * KV_PAGE_TOKENS);
+    }
     m->bytes.activations += m->scratch_floats * (size_t)m->cfg.n_threads * sizeof(float);
     return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }

@@ -8,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Applies norm and RoPE to one head vector, in place. */
-static void finish_head(const struct ref_run *r, float *head, plan_weight_id norm, int32_t pos)
+void ref_attention_rotate(const struct plan_rope *rope, int32_t pos, float *head)
 {
-    const struct plan_rope *rope = &r->m->plan->ropes[r->step->heads.rope];
     uint32_t half = rope->n_rot / 2;
-    if (norm != PLAN_NONE) {
-        ref_math_rmsnorm(head, ref_vector(r, norm), r->step->eps, r->m->plan->weights[norm].n_in, head);
-    }
     head += rope->first;
     float cos_row[PLAN_MAX_HEAD / 2], sin_row[PLAN_MAX_HEAD / 2];
     rope_angles(rope, pos, cos_row, sin_row);
@@ -26,6 +21,15 @@ static void finish_head(const struct ref_run *r, float *head, plan_weight_id nor
         *a = a0 * cos_row[i] - b0 * sin_row[i];
         *b = a0 * sin_row[i] + b0 * cos_row[i];
     }
+}
+
+/* Applies norm and RoPE to one head vector, in place. */
+static void finish_head(const struct ref_run *r, float *head, plan_weight_id norm, int32_t pos)
+{
+    if (norm != PLAN_NONE) {
+        ref_math_rmsnorm(head, ref_vector(r, norm), r->step->eps, r->m->plan->weights[norm].n_in, head);
+    }
+    ref_attention_rotate(&r->m->plan->ropes[r->step->heads.rope], pos, head);
 }
 
 static void finish_query(const struct ref_run *r, float *head, int32_t pos)
@@ -148,10 +152,14 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
     int32_t pos = last_visible(r, i), own = r->batch->pos[i], window = s->attention.window;
     int32_t first = MAX_OF(plan_first_seen(s, own), MIN_OF(s->attention.skips, own));
     pos = window > 0 ? MIN_OF(pos, own + s->attention.ahead) : pos;
+    bool is_chosen = s->attention.chosen != PLAN_NONE;
+    const float *chosen = is_chosen ? ref_row(r, s->attention.chosen, i) : NULL;
+    pos = is_chosen ? MIN_OF(pos, (int32_t)r->m->plan->bufs[s->attention.chosen].width - 1) : pos;
     const float *sinks = ref_vector(r, s->w[0]), *by_head = ref_vector(r, s->w[1]);
     double max = -INFINITY, sum = 0, cap = s->attention.softcap, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
-        for (int32_t t = first; t <= pos; t++) {
+        for (int32_t k = first; k <= pos; k++) {
+            int32_t t = is_chosen ? (int32_t)chosen[k] : k;
             const float *kv = ref_kv_at(r, r->batch->seq[i], t);
             double score = 0;
             for (uint32_t j = 0; j < d; j++) {

@@ -7,7 +7,7 @@
 #include "engine/backend/backend.h"
 
 /* Keys and values that a layer reads: [page][slot][2][K*d] from `at` on, a position's keys, then its values; latents:
- * [page][slot][d]. */
+ * [page][slot][d], a position's latent, then its index key. */
 struct ref_kv {
     struct plan_kv heads;
     bool is_local; /* its pages are window pages */
@@ -36,7 +36,8 @@ struct ref_run {
     struct backend_model *m;
     const struct backend_batch *batch;
     const struct plan_step *step;
-    float *scratch; /* of the thread: four times the widest row, or a head's state while drafts are computed */
+    /* of the thread: four times the widest row, a head's state while drafts are computed, or scores of positions */
+    float *scratch;
 };
 
 /* Returns a recurrent state. */
@@ -91,6 +92,9 @@ float ref_math_glu(const struct plan_step *s, float gate, float up); /* with the
 float ref_math_map(enum plan_map how, double v);
 double ref_math_softplus(double x); /* log(1 + exp(x)) */
 
+/* Rotates the components of a head that the table selects, in place (ref_attention.c). */
+void ref_attention_rotate(const struct plan_rope *rope, int32_t pos, float *head);
+
 /* --- steps: plan.h defines them ------------------------------------------------------------------------ */
 
 /* Compute heads [from, to) of the step's Q, K and V; of the queries; for all rows. */
@@ -105,6 +109,8 @@ void ref_recurrent_scan(const struct ref_run *r, int from, int to);
 
 /* Compute row i. */
 void ref_attention_heads_row(const struct ref_run *r, int32_t i);
+void ref_index_row(const struct ref_run *r, int32_t i);
+void ref_index_choose_row(const struct ref_run *r, int32_t i);
 void ref_experts_row(const struct ref_run *r, int32_t i);
 void ref_experts_gate_row(const struct ref_run *r, int32_t i);
 void ref_streams_multiply_row(const struct ref_run *r, int32_t i);

@@ -268,7 +268,7 @@ static double kv_bytes(const struct bench *b, int pos)
     double stored = 0, bytes = 0;
     for (int32_t i = 0; i < (int32_t)b->plan->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(b->plan, i);
-        stored += kv.layer == i ? (double)kv.n_kv_heads * kv.head_dim : 0;
+        stored += kv.layer == i ? (double)kv.n_kv_heads * kv.head_dim + kv.index_dim : 0;
     }
     double component_bytes = stored != 0 ? (double)backend_bytes_all(&b->measure).page / KV_PAGE_TOKENS / stored : 0;
     for (int32_t i = 0; i < plan_main_steps(b->plan); i++) {

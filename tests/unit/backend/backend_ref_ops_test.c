@@ -820,6 +820,76 @@ static void input_and_output(void)
     compare("y + 10 a + b, nothing, a, b", found, ROWS(24, 0, 2, 3, 60, 0, 5, 6, 96, 0, 8, 9), N * 4);
 }
 
+static void attention_to_chosen(void)
+{
+    begin(1, 2);
+    p->latent_dim = 2;
+    plan_buf_id q = input(2, ROWS(0, 0, 0, 0, 1, 0)), kv = input(2, ROWS(1, 0, 0, 9, 0, 1));
+    plan_buf_id chosen = input(2, ROWS(0, -1, 0, 1, 0, 2));
+    int32_t id = no_rope();
+    struct plan_step *s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->heads.keys = kv;
+    s->heads.rope = id;
+    plan_buf_id y = buffer(2);
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    s->scale = LN3;
+    s->attention.chosen = chosen;
+    expect("chosen positions", y, ROWS(1, 0, 0.5f, 4.5f, 0.75f, 0.25f));
+}
+
+static void index_heads(void)
+{
+    static const float turns[1] = {QUARTER};
+    begin(1, 2);
+    p->latent_dim = 2;
+    p->index_dim = 8;
+    plan_buf_id q = input(8, ROWS(1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8));
+    plan_buf_id keys = input(8, ROWS(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    int32_t id = rope((struct plan_rope){.n_rot = 2, .first = 1, .mscale = 1, .inv_freq = turns});
+    struct plan_step *s = step(PLAN_INDEX, q, q);
+    s->layer = 0;
+    s->heads.keys = keys;
+    s->heads.rope = id;
+    expect("turned queries", q, ROWS(1, 2, 3, 4, 5, 6, 7, 8, 1, -3, 2, 4, 5, 6, 7, 8, 1, -2, -3, 4, 5, 6, 7, 8));
+}
+
+/* Adds two index heads, of which the first sees turned keys, and returns the two positions that each row chooses. */
+static plan_buf_id choose_two(const float *weights)
+{
+    static const float turns[1] = {QUARTER};
+    begin(1, 2);
+    p->latent_dim = 2;
+    p->index_dim = 8;
+    plan_buf_id q = input(16, ROWS(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* row 0 */
+                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* row 1 */
+                                   1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1));
+    plan_buf_id keys = input(8, ROWS(1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 3));
+    plan_buf_id factors = input(2, weights), chosen = buffer(2);
+    int32_t id = rope((struct plan_rope){.n_rot = 2, .mscale = 1, .inv_freq = turns});
+    struct plan_step *s = step(PLAN_INDEX, q, q);
+    s->layer = 0;
+    s->heads.keys = keys;
+    s->heads.rope = id;
+    s = step(PLAN_CHOOSE, q, chosen);
+    s->layer = 0;
+    s->choose.weights = factors;
+    return chosen;
+}
+
+static void choose(void)
+{
+    /* Row 2: products -1, 0 and 1 with the first head, of which those below 0 count as 0; 1, 2 and 3 with the second. */
+    plan_buf_id chosen = choose_two(ROWS(0, 0, 0, 0, 4, -1));
+    expect("scores -1, -2 and 1", chosen, ROWS(0, -1, 0, 1, 0, 2));
+    chosen = choose_two(ROWS(0, 0, 0, 0, 0, 1));
+    expect("scores 1, 2 and 3", chosen, ROWS(0, -1, 0, 1, 1, 2));
+    chosen = choose_two(ROWS(0, 0, 0, 0, 0, -0.0f));
+    expect("equal scores", chosen, ROWS(0, -1, 0, 1, 0, 1));
+    attention_to_chosen();
+}
+
 /* One row an operation; an operation without a case fails below. */
 static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_EMBED] = embed,
@@ -828,6 +898,8 @@ static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_GLU] = glu,
     [PLAN_QKV] = qkv,
     [PLAN_HEADS] = heads,
+    [PLAN_INDEX] = index_heads,
+    [PLAN_CHOOSE] = choose,
     [PLAN_HEAD_MATMUL] = head_matmul,
     [PLAN_ATTENTION] = attention,
     [PLAN_ROUTE] = route,

@@ -598,6 +598,48 @@ START_TEST(latent_attention_is_checked)
 }
 END_TEST
 
+START_TEST(an_index_is_checked)
+{
+    enum { DI = 16, HEADS = 3, CHOSEN = 5, Q_INDEX = N_LATENT_BUFS, K_INDEX, WEIGHTS, POSITIONS };
+    static const uint32_t widths[] = {HEADS * DI, DI, HEADS, CHOSEN};
+    for (int i = 0; i < 13; i++) {
+        struct plan *p = make_latent_plan();
+        struct err_info info = {0};
+        p->index_dim = i == 1 ? 0 : i == 2 ? DI - 4 : DI;
+        for (size_t k = 0; k < ARRAY_LEN(widths); k++) {
+            plan_buf_id id;
+            ck_assert_int_eq(plan_add_buf(p, "buffer", widths[k] + (i == 3 + (int)k && k < 3), &id), ERR_OK);
+        }
+        struct plan_step s = plan_step_of(PLAN_INDEX, Q_INDEX, i == 6 ? L_Q : Q_INDEX);
+        struct plan_rope rope = p->ropes[0];
+        rope.first = i == 7 ? DI - 2 : 0; /* beyond the head */
+        s.layer = 0;
+        s.heads.keys = i == 8 ? PLAN_NONE : K_INDEX;
+        ck_assert_int_eq(plan_add_rope(p, &rope, &s.heads.rope), ERR_OK);
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        s = plan_step_of(PLAN_CHOOSE, Q_INDEX, i == 9 ? PLAN_NONE : POSITIONS);
+        s.layer = 0;
+        s.choose.weights = WEIGHTS;
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        struct plan_step *attention = &p->steps[LS_ATTENTION];
+        attention->attention.chosen = POSITIONS;
+        attention->attention.window = i == 10 ? 7 : 0;
+        p->bufs[POSITIONS].width = i == 11 ? PLAN_MAX_CHOSEN + 1 : CHOSEN;
+        p->latent_dim = i == 12 ? 0 : LATENT;
+        if (i == 0) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            ck_assert_uint_eq(plan_kv_floats(&(struct plan_kv){.latent_dim = 1, .head_dim = 3, .index_dim = 8}), 11);
+            ck_assert_double_eq(plan_cache_read(p, &p->steps[p->n_steps - 1], 9), 10 * DI);
+            ck_assert_double_eq(plan_cache_read(p, attention, 9), CHOSEN * (LATENT + ROPE));
+            ck_assert_double_eq(plan_cache_read(p, attention, 2), 3 * (LATENT + ROPE));
+            plan_free(&p);
+        } else {
+            check_fails(p, ERR_INTERNAL, "plan");
+        }
+    }
+}
+END_TEST
+
 /* --- growth
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -661,6 +703,7 @@ Suite *plan_suite(void)
     tcase_add_loop_test(c, ranks_meet_over_a_buffer_of_the_same_width, 0, 7);
     tcase_add_test(c, streams_fit_their_coefficients);
     tcase_add_test(c, latent_attention_is_checked);
+    tcase_add_test(c, an_index_is_checked);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
     suite_add_tcase(s, c);
     return s;
