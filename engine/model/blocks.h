@@ -15,6 +15,8 @@ struct blocks_hparams {
     /* Latent attention: components of a position's latent, of the queries' latent (0 = none), and of a head's key and
      * value without absorption. latent_dim 0 = full keys and values; else head_dim is latent_dim + n_rot */
     uint32_t latent_dim, q_latent_dim, key_dim, value_dim;
+    /* Of the index of latent attention: heads, 0: none; their width; positions that it chooses */
+    uint32_t n_index_heads, index_dim, n_chosen;
     float eps;       /* of RMSNorm */
     float freq_base; /* RoPE theta */
 };
@@ -79,6 +81,7 @@ struct blocks_style {
     bool has_output_bias;    /* of the logits: output.bias */
     bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
     bool has_qkv_by_head;    /* attn_qkv has the rows of Q, K and V of each head next to each other */
+    bool index_is_neox;      /* RoPE of the index on pairs (i, i + n_rot/2) */
     bool by_distance;        /* scores depend on the distance of positions: struct blocks has slopes or biases */
     bool gate_is_last;       /* of a matrix with the rows of gate and up; else it is first */
     bool gates_attention;    /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
@@ -124,7 +127,8 @@ struct blocks_style {
     enum blocks_mixer mixer[PLAN_MAX_LAYERS];
     enum blocks_ffn ffn[PLAN_MAX_LAYERS];
     bool is_local[PLAN_MAX_LAYERS];
-    bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
+    bool is_nope[PLAN_MAX_LAYERS];    /* no RoPE */
+    bool is_indexed[PLAN_MAX_LAYERS]; /* has an index; else it reads the positions that the layer before it reads */
 };
 
 /* Tables of SafeTensors folders that families share (blocks_hf.c): the key sliding_window; use_sliding_window must
@@ -174,6 +178,12 @@ extern const struct hf_name blocks_gemma_names[];
     {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias", HF_SAME}, \
     {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight", HF_SAME}, \
     {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight", HF_UNPACKED}
+#define BLOCKS_INDEX_NAMES \
+    {"model.layers.{}.self_attn.indexer.wq_b.weight", "blk.{}.indexer.attn_q_b.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.indexer.wk.weight", "blk.{}.indexer.attn_k.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.indexer.k_norm.weight", "blk.{}.indexer.k_norm.weight", HF_SAME}, \
+    {"model.layers.{}.self_attn.indexer.k_norm.bias", "blk.{}.indexer.k_norm.bias", HF_SAME}, \
+    {"model.layers.{}.self_attn.indexer.weights_proj.weight", "blk.{}.indexer.proj.weight", HF_SAME}
 /* clang-format on */
 
 /* Finish folders with state spaces (blocks_hf.c). check_limit rejects limits of their steps dt by time_step_limit;
@@ -239,6 +249,8 @@ struct blocks {
     /* Latent attention: [q_latent_dim], [H*key_dim] queries before the matrices into the latent space, [H*value_dim]
      * outputs after the matrices out of it; q, k and att are in it */
     plan_buf_id q_latent, q_heads, v_heads;
+    /* Its index: [Hi*di], [di], [Hi], [n_chosen] */
+    plan_buf_id index_q, index_k, index_weights, chosen;
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
     plan_buf_id latent_in, latent_out; /* [n_expert_latent] */
     plan_buf_id conv, conv_gate;       /* [D] each, of short convolutions */
@@ -260,6 +272,7 @@ struct blocks {
     plan_weight_id by_distance;           /* slopes [H] or biases [H*(2*reach+1)], with style.by_distance */
     uint32_t reach;                       /* of biases; 0: slopes */
     int32_t rope;                         /* table of global layers */
+    int32_t index_rope;                   /* of the index of latent attention */
     int32_t local_rope;                   /* of local ones; PLAN_NONE = none */
     int32_t no_rope;                      /* of layers without RoPE; PLAN_NONE = none */
 };
@@ -393,6 +406,11 @@ MUST_CHECK enum err blocks_read_latent(struct blocks *b);
 MUST_CHECK enum err blocks_read_latent_scale(struct blocks *b);
 MUST_CHECK enum err blocks_add_latent_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_latent(struct blocks *b);
+/* The index of latent attention (blocks_index.c): reads its sizes, after the layers' number is final, and makes every
+ * layer one with an index; add_steps: of the layer, from normed rows and b->q_latent, which is normed, to b->chosen. */
+MUST_CHECK enum err blocks_read_index(struct blocks *b);
+MUST_CHECK enum err blocks_add_index_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_index(struct blocks *b, plan_buf_id src);
 
 /* Mixtures of experts (blocks_moe.c). read: for files with experts (plan->moe.n_experts, read by blocks_read_hparams,
  * is not 0). */

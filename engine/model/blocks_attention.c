@@ -89,6 +89,7 @@ enum err blocks_attend(struct blocks *b)
         att.attention.ahead = att.attention.window / 2;
         att.attention.window = att.attention.ahead + 1;
     }
+    att.attention.chosen = b->h.n_index_heads != 0 ? b->chosen : PLAN_NONE;
     if (b->style.by_distance) {
         att.w[1] = b->by_distance;
         att.attention.reach = b->reach;

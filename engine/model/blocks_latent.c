@@ -87,6 +87,7 @@ enum err blocks_add_latent_bufs(struct blocks *b)
         TRY(blocks_get_u32(b, "attention.q_lora_rank", 1, PLAN_MAX_WIDTH, UINT64_MAX, &b->h.q_latent_dim));
         TRY(plan_add_buf(b->plan, "q_latent", h->q_latent_dim, &b->q_latent));
     }
+    TRY(h->n_index_heads != 0 ? blocks_add_index_bufs(b) : ERR_OK);
     TRY(plan_add_buf(b->plan, "q_heads", h->n_heads * h->key_dim, &b->q_heads));
     TRY(plan_add_buf(b->plan, "k", h->head_dim, &b->k));
     return plan_add_buf(b->plan, "v_heads", h->n_heads * h->value_dim, &b->v_heads);
@@ -148,7 +149,7 @@ static enum err add_queries(struct blocks *b, plan_buf_id src)
     return blocks_add_linear(b, "blk.%d.attn_q_b", b->q_latent, b->q_heads);
 }
 
-/* Adds the steps from normed rows (src) to queries in the latent space and stored keys. values: the matrices out of
+/* Adds the steps from normed rows (src) to queries in the latent space, stored keys and chosen positions. values: the matrices out of
  * it. */
 static enum err add_heads(struct blocks *b, plan_buf_id src, plan_weight_id *values)
 {
@@ -162,7 +163,9 @@ static enum err add_heads(struct blocks *b, plan_buf_id src, plan_weight_id *val
     heads.eps = INNER_EPS;
     heads.heads.keys = b->k;
     TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", 1, b->h.latent_dim, &heads.heads.k_norm));
-    return plan_add_step(b->plan, &heads);
+    TRY(plan_add_step(b->plan, &heads));
+    bool has_index = b->h.n_index_heads != 0 && b->style.is_indexed[b->plan->layer];
+    return has_index ? blocks_add_index(b, src) : ERR_OK;
 }
 
 enum err blocks_add_latent(struct blocks *b)

@@ -3,8 +3,7 @@
  * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two. GLM-4.7-Flash
  * is as V3; Mistral 4 picks as V2 without groups, and its queries grow with the position. Keys: llama.cpp b11434,
  * src/models/deepseek2.cpp. */
-#include "engine/model/blocks.h"
-#include "engine/hf/hf.h"
+#include "engine/model/deepseek2.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,34 +31,14 @@ static enum err build(struct blocks *b)
 
 /* --- SafeTensors folders ------------------------------------------------------------------------------------------ */
 
-#define LATENT_KEYS                                                                                                    \
-    {"head_dim", NULL, HF_U32}, /* of the part with RoPE, in transformers' key */                                      \
-        {"kv_lora_rank", "attention.kv_lora_rank", HF_U32}, {"q_lora_rank", "attention.q_lora_rank", HF_U32},          \
-        {"v_head_dim", "attention.value_length_mla", HF_U32}, {"n_routed_experts", "expert_count", HF_U32},            \
-        {"num_experts_per_tok", "expert_used_count", HF_U32},                                                          \
-        {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},                                               \
-        {"n_shared_experts", "expert_shared_count", HF_U32}, {"n_group", "expert_group_count", HF_WORD},               \
-        {"topk_group", "expert_group_used_count", HF_WORD}, {"norm_topk_prob", "expert_weights_norm", HF_BOOL},        \
-    {                                                                                                                  \
-        "routed_scaling_factor", "expert_weights_scale", HF_F32                                                        \
-    }
-
 static const struct hf_key hf_deepseek_keys[] = {
     {"first_k_dense_replace", "leading_dense_block_count", HF_U32},
-    LATENT_KEYS,
+    DEEPSEEK2_KEYS,
     {NULL, NULL, HF_U32},
 };
 
-#define LATENT_NAMES                                                                                                   \
-    BLOCKS_LATENT_NAMES, {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},     \
-        {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},              \
-        {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},                  \
-    {                                                                                                                  \
-        "model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME                 \
-    }
-
 static const struct hf_name hf_deepseek_names[] = {
-    LATENT_NAMES,
+    DEEPSEEK2_NAMES,
     {NULL, NULL, HF_SAME},
 };
 
@@ -71,9 +50,7 @@ static const struct hf_fixed hf_v2_fixed[] = {
 };
 
 static const struct hf_fixed hf_v3_fixed[] = {
-    {"scoring_func", "sigmoid"},
-    {"topk_method", "noaux_tc"},
-    {"moe_layer_freq", "1"},
+    DEEPSEEK2_FIXED,
     {NULL, NULL},
 };
 
@@ -102,15 +79,15 @@ static enum err finish_v2(struct hf *h)
 
 static enum err finish_v3(struct hf *h) { return finish(h, 2, true); }
 
-/* Adds the number of leading dense layers: 1 by default [transformers 5.23, Glm4MoeLiteConfig]. */
-static enum err finish_glm(struct hf *h)
+enum err deepseek2_finish(struct hf *h, uint32_t n_dense)
 {
-    uint32_t n_dense;
-    TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, 1, &n_dense));
+    TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, n_dense, &n_dense));
     TRY(hf_get_dense(h, n_dense, &n_dense));
     put_u32(h, "leading_dense_block_count", n_dense);
     return finish_v3(h);
 }
+
+static enum err finish_glm(struct hf *h) { return deepseek2_finish(h, 1); } /* transformers 5.23, Glm4MoeLiteConfig */
 
 /* Queries grow beyond the original context [transformers 5.23, get_llama_4_attn_scale]. */
 static enum err finish_mistral4(struct hf *h)
@@ -151,8 +128,8 @@ static const struct hf_family hf_v3 = {
 
 /* Like hf_deepseek_keys, except that leading dense layers are in a list. */
 static const struct hf_key hf_glm_keys[] = {
-    {"first_k_dense_replace", "leading_dense_block_count", HF_WORD},
-    LATENT_KEYS,
+    DEEPSEEK2_DENSE_KEY,
+    DEEPSEEK2_KEYS,
     {NULL, NULL, HF_U32},
 };
 
@@ -186,7 +163,7 @@ static const struct hf_fixed hf_mistral4_fixed[] = {
 static const struct hf_name hf_mistral4_names[] = {
     {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_up_exps.weight", HF_SAME},
     {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight", HF_SAME},
-    LATENT_NAMES,
+    DEEPSEEK2_NAMES,
     {NULL, NULL, HF_SAME},
 };
 

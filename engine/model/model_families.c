@@ -56,6 +56,8 @@
     X(jamba) \
     X(mamba) \
     X(deepseek2) \
+    X(deepseek32) \
+    X(glm_dsa) \
     X(kimi_linear) \
     X(lfm2) \
     X(lfm2moe) \

@@ -246,6 +246,17 @@ def deepseek_v3(**more):
         scoring_func="sigmoid", **more))  # which is there for the converter, as in the folders of DeepSeek
 
 
+# Fewer positions than a prompt has.
+INDEX = dict(index_topk=24, index_head_dim=16, index_n_heads=8)
+
+
+def deepseek_v32(**more):
+    return hf.DeepseekV32ForCausalLM(hf.DeepseekV32Config(
+        **LATENT, **INDEX, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
+        num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=2.5, rms_norm_eps=1e-5,
+        scoring_func="sigmoid", **more))
+
+
 def kimi_linear(kinds, **more):
     """Layers of linear attention (k) and of latent attention (a), whose heads have other widths."""
     names = {"k": "linear_attention", "a": "full_attention"}
@@ -544,6 +555,12 @@ MODELS = {
     "kimi-linear-groups": lambda: kimi_linear(
         "akk", linear_head_dim=16, linear_conv_kernel_dim=3, num_local_experts=8, n_group=4, topk_group=2,
         q_lora_rank=28, norm_topk_prob=False),
+    "deepseek32-sparse": lambda: deepseek_v32(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
+    "glm-dsa-shared": lambda: hf.GlmMoeDsaForCausalLM(hf.GlmMoeDsaConfig(
+        **{**LATENT, **INDEX, "hidden_size": 40, "moe_intermediate_size": 24, "first_k_dense_replace": 2},
+        num_hidden_layers=3, q_lora_rank=28, n_routed_experts=6, n_group=1, topk_group=1, num_experts_per_tok=2,
+        n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.8, scoring_func="sigmoid",
+        indexer_types=["full", "shared", "full"], rope_parameters=rope(theta=1000000.0))),
     "deepseek2-v3": lambda: deepseek_v3(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
     "deepseek2-v3-fused": lambda: deepseek_v3(rope_parameters=rope(), tie_word_embeddings=True),
 }

@@ -20,7 +20,8 @@ enum { N_PAGES = 6, N_STATES = 3, MAX_ROWS = 48, N_FIRST = 40, N_MORE = 5, MAX_V
 
 static const char *const models[] = {"llama-quants.gguf",   "deepseek2-v2.gguf",    "gemma3-local.gguf",
                                      "gemma3n-sparse.gguf", "qwen3next-delta.gguf", "granitehybrid-dense.gguf",
-                                     "llama-mixtral.gguf",  "mimo2-values.gguf",    "mamba-tied.gguf"};
+                                     "llama-mixtral.gguf",  "mimo2-values.gguf",    "deepseek32-sparse.gguf",
+                                     "glm-dsa-shared.gguf", "mamba-tied.gguf"};
 
 /* Tokens of consecutive rows differ by it. */
 enum { USUAL_STEP = 7919 };

@@ -302,6 +302,8 @@ static const struct {
     {"bert-cls.gguf", "++++"},
     {"gemma2-caps.gguf", "++++++++"},
     {"deepseek2-v2.gguf", "++++"},
+    {"deepseek32-sparse.gguf", "++++"},
+    {"glm-dsa-shared.gguf", "++++++"},
     {"qwen2moe-shared.gguf", "++++"},
     {"lfm2-conv.gguf", "++++++++++"},
     {"qwen35-delta.gguf", "++++++++++"},
