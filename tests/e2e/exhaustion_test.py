@@ -174,8 +174,10 @@ def test_a_folder_that_cannot_be_written_stops_snapshots_alone(ctx):
     ways = [no_room, removed, a_file_in_its_place, a_link_in_its_place, *([full] if may_mount(home) else [])]
     plain = {i: ask(s, prompt_of(i))[0] for i in range(len(ways))}
     for i, way in enumerate(ways):
-        (home / "kv" / (64 * f"{i}" + ".page.tmp")).write_bytes(b"half") # like a kill in the middle of writing
+        half = home / "kv" / (64 * f"{i}" + ".page.tmp")
+        half.write_bytes(b"half") # like a kill in the middle of writing
         restart(s)
+        assert harness.until(lambda half=half: not half.exists()), way # before the folder is replaced
         errors = s.metrics()["infcgi_snapshot_write_errors_total"]
         back = way(s, home / "kv")
         try:
