@@ -113,11 +113,10 @@ static const struct option options[] = {
            .operand_of = PERPLEXITY),
     OPTION("chunks", NULL, OPTION_INTEGER, PERPLEXITY, chunks, "maximum windows; 0: all", .fallback = "0",
            .max = 1 << 30),
-    OPTION(
-        "kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
-        "KV cache size in tokens; 0: 32768 or ctx-size, less if memory is short or all layers have a window; encoders: "
-        "about twice batch-size; models without attention: ctx-size for each sequence, at most 1048576",
-        .fallback = "0", .max = 1 << 30),
+    OPTION("kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
+           "KV cache size in tokens; 0: 32768 or ctx-size, less if memory is short or all layers have a window. "
+           "Encoders: about twice batch-size. Models without attention: ctx-size for each sequence, at most 1048576",
+           .fallback = "0", .max = 1 << 30),
     OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k,
            "type of keys in the KV cache; default: the back end's first of these", .words = backend_kv_type_name),
     OPTION("cache-type-v", "-ctv", OPTION_TEXT, KERNELS, cache_type_v, "type of values; likewise",

@@ -125,8 +125,7 @@ struct cpu_kv_pool {
 };
 
 /* Keys and values that a layer reads: in each page of its pool, for each KV head in sequence, keys and then values
- * (kv_type.h). Latents have no values, but
- * can have index keys. */
+ * (kv_type.h). Latents have no values, but can have index keys. */
 struct cpu_kv {
     struct plan_kv heads;
     struct kv_layout layout;
