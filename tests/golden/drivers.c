@@ -28,21 +28,14 @@ static const struct driven {
     const char *kv_type; /* OPTIONAL */
     bool is_more;        /* skipped with --few: the same kernels with other weight types */
 } models[] = {
-    {"llama-quants.gguf", false, false, NULL, true},
-    {"llama-quants-few.gguf", false, false, NULL, true},
-    {"llama-quants-grid.gguf", false, false, NULL, true},
-    {"gemma3-linear-cap.gguf", false, true, NULL, false},
-    {"llama-mixtral-q8.gguf", true, false, "q8_0", false},
-    {"llama-gqa-tied.gguf", true, false, NULL, false},
-    {"deepseek2-v3.gguf", true, true, NULL, false},
-    {"gemma3n-sparse.gguf", true, false, NULL, false},
-    {"granitehybrid-experts.gguf", true, false, NULL, false},
-    {"qwen35moe-delta.gguf", true, false, NULL, false},
-    {"lfm2-conv.gguf", true, false, NULL, false},
-    {"gpt-oss-sinks.gguf", true, false, NULL, false},
-    {"llama4-experts.gguf", true, false, NULL, false},
-    {"apertus-xielu.gguf", true, false, NULL, false},
-    {"bert-cls.gguf", true, false, NULL, false},
+    {"llama-quants.gguf", false, false, NULL, true},       {"llama-quants-few.gguf", false, false, NULL, true},
+    {"llama-quants-grid.gguf", false, false, NULL, true},  {"gemma3-linear-cap.gguf", false, true, NULL, false},
+    {"llama-mixtral-q8.gguf", true, false, "q8_0", false}, {"llama-gqa-tied.gguf", true, false, NULL, false},
+    {"deepseek2-v3.gguf", true, true, NULL, false},        {"deepseek32-sparse.gguf", true, false, NULL, false},
+    {"gemma3n-sparse.gguf", true, false, NULL, false},     {"granitehybrid-experts.gguf", true, false, NULL, false},
+    {"qwen35moe-delta.gguf", true, false, NULL, false},    {"lfm2-conv.gguf", true, false, NULL, false},
+    {"gpt-oss-sinks.gguf", true, false, NULL, false},      {"llama4-experts.gguf", true, false, NULL, false},
+    {"apertus-xielu.gguf", true, false, NULL, false},      {"bert-cls.gguf", true, false, NULL, false},
 };
 
 /* Rows of a sequence, in one batch each: all tiles of token rows, attention in parts and as a whole. A bidirectional
