@@ -231,14 +231,6 @@ def falcon_h1(**more):
         mamba_norm_before_gate=False, rope_parameters=rope(theta=1e11), **more))
 
 
-def nemotron_h(layers, **more):
-    """Layers with one part each: a state space (M), attention (*), a dense block (-) or experts (E)."""
-    kinds = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
-    return hf.NemotronHForCausalLM(hf.NemotronHConfig(
-        **SMALL, head_dim=20, layers_block_type=[kinds[c] for c in layers], mamba_head_dim=16, ssm_state_size=12,
-        num_experts_per_tok=3, moe_intermediate_size=28, moe_shared_expert_intermediate_size=40, **more))
-
-
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -676,17 +668,6 @@ def write_linear_config(folder):
              mla_use_nope=True, num_nextn_predict_layers=0, use_grouped_topk=True, rope_theta=10000.0, rope_scaling=None,
              head_dim=c["hidden_size"] // c["num_attention_heads"])
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
-
-
-def write_pattern(folder):
-    """config.json of a dense Nemotron-H as published, with a letter per layer, and without what only experts need."""
-    path = Path(folder, "config.json")
-    content = json.loads(path.read_text())
-    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
-    kinds = content.pop("layers_block_type")
-    content = {k: v for k, v in content.items() if "expert" not in k and not k.startswith(("moe_", "mtp_"))}
-    content.update(hybrid_override_pattern="".join(letters[kind] for kind in kinds), num_hidden_layers=len(kinds))
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def turn_experts(folder):
