@@ -94,18 +94,6 @@ static inline char16 codes_at(__global const char *codes, uint i)
     return as_char16(((__global const int4 *)codes)[i]);
 }
 
-static inline float add_8(float8 a, float8 b, float sum)
-{
-    sum = fma(b.s0, a.s0, sum);
-    sum = fma(b.s1, a.s1, sum);
-    sum = fma(b.s2, a.s2, sum);
-    sum = fma(b.s3, a.s3, sum);
-    sum = fma(b.s4, a.s4, sum);
-    sum = fma(b.s5, a.s5, sum);
-    sum = fma(b.s6, a.s6, sum);
-    return fma(b.s7, a.s7, sum);
-}
-
 /* Multiplies queries by the key of a lane's slot. */
 #if K8
 static inline void add_keys(__global const char *keys, __local const float *q, uint lane, float *scores)

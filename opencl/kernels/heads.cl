@@ -6,8 +6,6 @@
 #define WG       64
 #define MAX_HEAD 576
 
-static inline float to_half_range(float x) { return isnan(x) ? x : clamp(x, -65504.0f, 65504.0f); }
-
 #if K8
 #define KEY_T char
 #else
@@ -69,15 +67,7 @@ __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global co
         head[j] = part == 0 ? y * q_norm[j] : part == 1 ? y * k_norm[j] : y;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global const float2 *angles = (__global const float2 *)(batch + batch[BATCH_AT_ROPES + rope]);
-    const uint half_rot = n_rot / 2;
-    for (uint i = lid; i < half_rot && part < 2; i += WG) {
-        const uint a = rope_first + (is_neox ? i : 2 * i), b = rope_first + (is_neox ? i + half_rot : 2 * i + 1);
-        const float2 of = angles[(size_t)row * half_rot + i]; /* cosine and sine */
-        const float a0 = head[a], b0 = head[b];
-        head[a] = a0 * of.x - b0 * of.y;
-        head[b] = a0 * of.y + b0 * of.x;
-    }
+    rotate_head(head + rope_first, batch, rope, row, part < 2 ? n_rot : 0, is_neox, lid, WG);
     barrier(CLK_LOCAL_MEM_FENCE);
 #if V8
     float size = 0.0f;

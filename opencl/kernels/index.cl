@@ -5,29 +5,20 @@
 #define MAX_HEAD 576
 #define HEADS    4 /* heads that read a key together: scalar registers hold their queries */
 
-static inline float to_half_range(float x) { return isnan(x) ? x : clamp(x, -65504.0f, 65504.0f); }
-
 /* A work-group rotates an index head of a row: a query in place, or, after all of these, the key, which it stores. */
 __kernel GROUP(WG, 1) void index_heads(__global const int *restrict batch, __global float *q, uint q_stride,
                                        __global const float *restrict k, uint k_stride, __global half *restrict keys,
                                        int at_table, uint n_heads, uint d, int rope, uint n_rot, uint first, int is_neox)
 {
     __local float head[MAX_HEAD];
-    const uint lid = get_local_id(0), h = get_group_id(0), row = get_group_id(2), half_rot = n_rot / 2;
+    const uint lid = get_local_id(0), h = get_group_id(0), row = get_group_id(2);
     __global float *to = q + (size_t)row * q_stride + (size_t)h * d;
     __global const float *from = h < n_heads ? to : k + (size_t)row * k_stride;
     for (uint j = lid; j < d; j += WG) {
         head[j] = from[j];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global const float2 *angles = (__global const float2 *)(batch + batch[BATCH_AT_ROPES + rope]);
-    for (uint i = lid; i < half_rot; i += WG) {
-        const uint a = first + (is_neox ? i : 2 * i), b = first + (is_neox ? i + half_rot : 2 * i + 1);
-        const float2 of = angles[(size_t)row * half_rot + i];
-        const float a0 = head[a], b0 = head[b];
-        head[a] = a0 * of.x - b0 * of.y;
-        head[b] = a0 * of.y + b0 * of.x;
-    }
+    rotate_head(head + first, batch, rope, row, n_rot, is_neox, lid, WG);
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint pos = batch[batch[BATCH_AT_POS] + row];
     const size_t page = batch[batch[batch[at_table] + row] + pos / KV_SLOTS];
@@ -63,14 +54,7 @@ static inline float score_of(__global const half *key, __global const float *q, 
             UNROLL
             for (uint i = 0; i < HEADS; i++) {
                 const float8 of = vload8(u, q + (size_t)min(h + i, n_heads - 1) * d);
-                dots[i] = fma(part.s0, of.s0, dots[i]);
-                dots[i] = fma(part.s1, of.s1, dots[i]);
-                dots[i] = fma(part.s2, of.s2, dots[i]);
-                dots[i] = fma(part.s3, of.s3, dots[i]);
-                dots[i] = fma(part.s4, of.s4, dots[i]);
-                dots[i] = fma(part.s5, of.s5, dots[i]);
-                dots[i] = fma(part.s6, of.s6, dots[i]);
-                dots[i] = fma(part.s7, of.s7, dots[i]);
+                dots[i] = add_8(part, of, dots[i]);
             }
         }
         UNROLL
