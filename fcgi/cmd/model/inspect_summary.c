@@ -5,6 +5,7 @@
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/escape.h"
@@ -135,17 +136,29 @@ static void print_size(const struct subject *s)
     printf("%-16s%" PRIu64 " bytes (%.1f MB)\n", "size", bytes, (double)bytes / 1e6);
 }
 
+/* Returns the first table of RoPE that a step rotates heads by; NULL: none does. */
+static const struct plan_rope *find_rope(const struct plan *p)
+{
+    int32_t first = INT32_MAX;
+    for (int32_t i = 0; p != NULL && i < p->n_steps; i++) {
+        const struct plan_step *step = &p->steps[i];
+        int32_t at = plan_ops[step->op].rope != 0 ? step->heads.rope : PLAN_NONE;
+        first = at != PLAN_NONE && p->ropes[at].n_rot != 0 ? MIN_OF(first, at) : first;
+    }
+    return first != INT32_MAX ? &p->ropes[first] : NULL;
+}
+
 static void print_rope(const struct subject *s)
 {
     char key[ARCH_BYTES + 64];
     double base;
     struct gguf_str type = {0};
+    const struct plan_rope *r = find_rope(s->plan);
     print_label("rope");
-    if (s->plan == NULL || s->plan->n_ropes == 0) {
+    if (r == NULL) {
         puts("-");
         return;
     }
-    const struct plan_rope *r = &s->plan->ropes[0];
     printf("%" PRIu32 " of %" PRIu32 " components, %s pairs", r->n_rot, s->plan->head_dim,
            r->is_neox ? "half-split" : "interleaved");
     if (gguf_get_f64_or(s->g, arch_key(s, "rope.freq_base", key), 10000, &base, NULL) == ERR_OK) {

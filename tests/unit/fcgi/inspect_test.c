@@ -177,6 +177,16 @@ START_TEST(a_model_without_attention_has_no_heads)
 }
 END_TEST
 
+START_TEST(attention_without_rope_has_no_table_of_it)
+{
+    static const char *const models[] = {"t5encoder-relu-mean", "jamba-dense", "jina-bert-v2-mean"};
+    char path[128];
+    snprintf(path, sizeof path, "tests/golden/models/%s.gguf", models[_i]);
+    ck_assert_int_eq(run(path, NULL, NULL, NULL), CMD_OK);
+    ck_assert_ptr_nonnull(strstr(out, "\nrope            -\n"));
+}
+END_TEST
+
 /* .. and pages for all sequences, of which one more is for short requests: they have no bytes. */
 START_TEST(a_model_without_attention_has_pages_enough)
 {
@@ -382,6 +392,7 @@ Suite *inspect_suite(void)
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
     tcase_add_test(c, a_model_without_attention_has_no_heads);
     tcase_add_test(c, a_model_without_attention_has_pages_enough);
+    tcase_add_loop_test(c, attention_without_rope_has_no_table_of_it, 0, 3);
     tcase_add_test(c, a_model_of_windows_has_a_memory_plan_that_follows);
     tcase_add_test(c, the_plan_is_printed_step_by_step);
     tcase_add_test(c, lists_escape_what_the_file_says);
