@@ -5,6 +5,7 @@
 #include "engine/kernels/kern.h"
 #include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_turned.h"
+#include "tests/support/plan_rig.h"
 
 #include <check.h>
 #include <math.h>
@@ -44,37 +45,10 @@ static void fill_all(void)
     }
 }
 
-static plan_weight_id add_weight(struct plan *p, const char *name, const float *data, uint32_t n_out, uint32_t n_in)
-{
-    plan_weight_id id = PLAN_NONE;
-    const struct row_source *rows = row_mapped_new(&p->arena, DTYPE_F32, data, n_out, n_in);
-    ck_assert_int_eq(plan_add_weight(p, name, rows, &id), ERR_OK);
-    return id;
-}
-
-static plan_buf_id add_buf(struct plan *p, const char *name, uint32_t width)
-{
-    plan_buf_id id = PLAN_NONE;
-    ck_assert_int_eq(plan_add_buf(p, name, width, &id), ERR_OK);
-    return id;
-}
-
-static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w)
-{
-    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
-    s.src = src;
-    s.dst = dst;
-    s.w[0] = w;
-    s.layer = 0;
-    s.eps = 1e-6f;
-    ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
-    return &p->steps[p->n_steps - 1];
-}
-
 /* The matrix into the latent space: F32 as it is, or transposed and of any type. */
 static plan_weight_id add_into(struct plan *p, bool is_turned, enum dtype type)
 {
-    plan_weight_id id = add_weight(p, "into", into, H * LATENT, NOPE);
+    plan_weight_id id = plan_rig_weight(p, into, H * LATENT, NOPE);
     if (is_turned) {
         const struct row_source *lies = row_mapped_new(&p->arena, type, heads, H * NOPE, LATENT);
         enum dtype turned = type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
@@ -96,65 +70,36 @@ static struct plan *make_plan(bool is_turned, enum dtype type)
     struct plan_rope r = {.n_rot = ROPE, .first = LATENT, .mscale = 1, .inv_freq = inv_freq};
     int32_t rope = 0;
     ck_assert_int_eq(plan_add_rope(p, &r, &rope), ERR_OK);
-    plan_buf_id x = add_buf(p, "x", D), last = add_buf(p, "last", D), key = add_buf(p, "k", LATENT + ROPE);
-    plan_buf_id queries = add_buf(p, "queries", H * (NOPE + ROPE)), q = add_buf(p, "q", H * (LATENT + ROPE));
-    plan_buf_id att = add_buf(p, "att", H * LATENT), values = add_buf(p, "values", H * VALUE);
-    plan_weight_id e = add_weight(p, "embd", embd, V, D);
-    add_step(p, PLAN_EMBED, PLAN_NONE, x, e);
-    add_step(p, PLAN_MATMUL, x, queries, add_weight(p, "q", to_queries, H * (NOPE + ROPE), D));
-    add_step(p, PLAN_MATMUL, x, key, add_weight(p, "k", to_key, LATENT + ROPE, D));
-    add_step(p, PLAN_HEAD_MATMUL, queries, q, add_into(p, is_turned, type));
-    struct plan_step *s = add_step(p, PLAN_HEADS, q, q, PLAN_NONE);
+    plan_buf_id x = plan_rig_buffer(p, D), last = plan_rig_buffer(p, D), key = plan_rig_buffer(p, LATENT + ROPE);
+    plan_buf_id queries = plan_rig_buffer(p, H * (NOPE + ROPE)), q = plan_rig_buffer(p, H * (LATENT + ROPE));
+    plan_buf_id att = plan_rig_buffer(p, H * LATENT), values = plan_rig_buffer(p, H * VALUE);
+    plan_weight_id e = plan_rig_weight(p, embd, V, D);
+    plan_rig_step(p, PLAN_EMBED, PLAN_NONE, x, e);
+    plan_rig_step(p, PLAN_MATMUL, x, queries, plan_rig_weight(p, to_queries, H * (NOPE + ROPE), D));
+    plan_rig_step(p, PLAN_MATMUL, x, key, plan_rig_weight(p, to_key, LATENT + ROPE, D));
+    plan_rig_step(p, PLAN_HEAD_MATMUL, queries, q, add_into(p, is_turned, type));
+    struct plan_step *s = plan_rig_step(p, PLAN_HEADS, q, q, PLAN_NONE);
     s->heads.keys = key;
     s->heads.rope = rope;
-    s->heads.k_norm = add_weight(p, "norm", norm, 1, LATENT);
-    add_step(p, PLAN_ATTENTION, q, att, PLAN_NONE)->scale = 0.05f;
-    add_step(p, PLAN_HEAD_MATMUL, att, values, add_weight(p, "out_of", out_of, H * VALUE, LATENT));
-    add_step(p, PLAN_MATMUL, values, x, add_weight(p, "output", output, D, H * VALUE));
-    add_step(p, PLAN_GATHER, x, last, PLAN_NONE);
-    add_step(p, PLAN_LOGITS, last, PLAN_NONE, e);
+    s->heads.k_norm = plan_rig_weight(p, norm, 1, LATENT);
+    s->eps = 1e-6f;
+    plan_rig_step(p, PLAN_ATTENTION, q, att, PLAN_NONE)->scale = 0.05f;
+    plan_rig_step(p, PLAN_HEAD_MATMUL, att, values, plan_rig_weight(p, out_of, H * VALUE, LATENT));
+    plan_rig_step(p, PLAN_MATMUL, values, x, plan_rig_weight(p, output, D, H * VALUE));
+    plan_rig_step(p, PLAN_GATHER, x, last, PLAN_NONE);
+    plan_rig_step(p, PLAN_LOGITS, last, PLAN_NONE, e);
     struct err_info info = {0};
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;
 }
 
-static struct backend_model *open_model(const struct backend *backend, const struct plan *p, const char *cpu,
-                                        int n_threads)
-{
-    struct backend_config cfg = {
-        .cpu = cpu, .high_precision = true, .n_threads = n_threads, .n_pages = 2, .max_rows = ROWS, .max_logits = ROWS};
-    struct backend_model *m = NULL;
-    struct err_info info = {0};
-    ck_assert_msg(backend->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    return m;
-}
-
-/* Logits of all rows, `step` rows at a time. */
 static void compute(const struct backend *backend, struct backend_model *m, int step, float *logits)
 {
-    static const int32_t pages[2] = {1, 0};
-    const int32_t *table = pages;
-    struct err_info info = {0};
-    for (int from = 0; from < ROWS; from += step) {
-        int32_t tokens[ROWS], pos[ROWS], seq[ROWS] = {0}, rows[ROWS], n = MIN_OF(step, ROWS - from);
-        struct backend_row_stats stats[ROWS];
-        for (int32_t i = 0; i < n; i++) {
-            tokens[i] = (from + i) * 7 % V;
-            pos[i] = from + i;
-            rows[i] = i;
-        }
-        struct backend_batch b = {.n_rows = n,
-                                  .tokens = tokens,
-                                  .pos = pos,
-                                  .seq = seq,
-                                  .n_seqs = 1,
-                                  .page_tables = &table,
-                                  .n_logits = n,
-                                  .logit_rows = rows,
-                                  .logits = logits + (size_t)from * V,
-                                  .stats = stats};
-        ck_assert_msg(backend_compute(backend, m, &b, &info) == ERR_OK, "%s", info.text);
+    int32_t tokens[ROWS];
+    for (int32_t i = 0; i < ROWS; i++) {
+        tokens[i] = i * 7 % V;
     }
+    plan_rig_compute(backend, m, tokens, 0, ROWS, step, V, logits);
 }
 
 static const struct {
@@ -191,7 +136,7 @@ START_TEST(wide_latents_agree_with_the_reference)
     fill_all();
     make_heads(cases[_i].type);
     struct plan *p = make_plan(cases[_i].is_turned, cases[_i].type);
-    struct backend_model *m = open_model(&backend_ref, p, NULL, 2);
+    struct backend_model *m = plan_rig_open(&backend_ref, p, NULL, NULL, 2, ROWS);
     compute(&backend_ref, m, ROWS, want);
     backend_ref.close(&m);
     double spread = 0, mean = 0;
@@ -206,7 +151,7 @@ START_TEST(wide_latents_agree_with_the_reference)
         if (!kern_isa_is_there(isa) || strcmp(kern_isa_name(isa), "ref") == 0) {
             continue;
         }
-        m = open_model(&backend_cpu, p, kern_isa_name(isa), 1);
+        m = plan_rig_open(&backend_cpu, p, kern_isa_name(isa), NULL, 1, ROWS);
         compute(&backend_cpu, m, ROWS, whole);
         for (int i = 0; i < ROWS * V; i++) {
             double off = fabs((double)whole[i] - (double)want[i]) / sqrt(spread);
@@ -216,7 +161,7 @@ START_TEST(wide_latents_agree_with_the_reference)
         for (size_t k = 0; k < ARRAY_LEN(splits); k++) {
             if (k > 0 && splits[k][0] != splits[k - 1][0]) { /* opening takes most of the time */
                 backend_cpu.close(&m);
-                m = open_model(&backend_cpu, p, kern_isa_name(isa), splits[k][0]);
+                m = plan_rig_open(&backend_cpu, p, kern_isa_name(isa), NULL, splits[k][0], ROWS);
             }
             memset(got, 0, sizeof got);
             compute(&backend_cpu, m, splits[k][1], got);

@@ -4,7 +4,7 @@
 #include "engine/backend/backend.h"
 #include "engine/backend/choose_positions.h"
 #include "engine/kernels/kern.h"
-#include "engine/quant/row_mapped.h"
+#include "tests/support/plan_rig.h"
 
 #include <check.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 Suite *cpu_index_suite(void);
 
-enum { V = 11, D = 32, H = 32, LATENT = 36, ROPE = 4, INDEX_HEADS = 3, INDEX = 24, CHOSEN = 10, ROWS = 44, PAGES = 2 };
+enum { V = 11, D = 32, H = 32, LATENT = 36, ROPE = 4, INDEX_HEADS = 3, INDEX = 24, CHOSEN = 10, ROWS = 44 };
 
 static float embd[V * D], to_queries[H * (LATENT + ROPE) * D], to_key[(LATENT + ROPE) * D];
 static float to_index_queries[INDEX_HEADS * INDEX * D], to_index_key[INDEX * D], to_weights[INDEX_HEADS * D];
@@ -33,34 +33,10 @@ static void fill(float *x, size_t n, float size)
     }
 }
 
-static plan_weight_id weight(struct plan *p, const float *data, uint32_t n_out, uint32_t n_in)
-{
-    plan_weight_id id = PLAN_NONE;
-    const struct row_source *rows = row_mapped_new(&p->arena, DTYPE_F32, data, n_out, n_in);
-    ck_assert_int_eq(plan_add_weight(p, "w", rows, &id), ERR_OK);
-    return id;
-}
-
-static plan_buf_id buffer(struct plan *p, uint32_t width)
-{
-    plan_buf_id id = PLAN_NONE;
-    ck_assert_int_eq(plan_add_buf(p, "buffer", width, &id), ERR_OK);
-    return id;
-}
-
-static struct plan_step *step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w)
-{
-    struct plan_step s = plan_step_of(op, src, dst);
-    s.w[0] = w;
-    s.layer = 0;
-    ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
-    return &p->steps[p->n_steps - 1];
-}
-
 static plan_buf_id product(struct plan *p, plan_buf_id x, const float *data, uint32_t n_out)
 {
-    plan_buf_id y = buffer(p, n_out);
-    step(p, PLAN_MATMUL, x, y, weight(p, data, n_out, D));
+    plan_buf_id y = plan_rig_buffer(p, n_out);
+    plan_rig_step(p, PLAN_MATMUL, x, y, plan_rig_weight(p, data, n_out, D));
     return y;
 }
 
@@ -80,70 +56,36 @@ static struct plan *make_plan(void)
     ck_assert_int_eq(plan_add_rope(p, &(struct plan_rope){ROPE, LATENT, false, 1, inv_freq, 0, 0, 0, 0}, &rope),
                      ERR_OK);
     ck_assert_int_eq(plan_add_rope(p, &(struct plan_rope){.mscale = 1}, &no_rope), ERR_OK);
-    plan_buf_id x = buffer(p, D), att = buffer(p, H * LATENT), last = buffer(p, H * LATENT), chosen = buffer(p, CHOSEN);
-    step(p, PLAN_EMBED, PLAN_NONE, x, weight(p, embd, V, D));
+    plan_buf_id x = plan_rig_buffer(p, D), att = plan_rig_buffer(p, H * LATENT), last = plan_rig_buffer(p, H * LATENT),
+                chosen = plan_rig_buffer(p, CHOSEN);
+    plan_rig_step(p, PLAN_EMBED, PLAN_NONE, x, plan_rig_weight(p, embd, V, D));
     plan_buf_id q = product(p, x, to_queries, H * (LATENT + ROPE)), key = product(p, x, to_key, LATENT + ROPE);
     plan_buf_id index_q = product(p, x, to_index_queries, INDEX_HEADS * INDEX);
     plan_buf_id index_key = product(p, x, to_index_key, INDEX), weights = product(p, x, to_weights, INDEX_HEADS);
-    struct plan_step *s = step(p, PLAN_HEADS, q, q, PLAN_NONE);
+    struct plan_step *s = plan_rig_step(p, PLAN_HEADS, q, q, PLAN_NONE);
     s->heads.keys = key;
     s->heads.rope = rope;
-    s = step(p, PLAN_INDEX, index_q, index_q, PLAN_NONE);
+    s = plan_rig_step(p, PLAN_INDEX, index_q, index_q, PLAN_NONE);
     s->heads.keys = index_key;
     s->heads.rope = no_rope;
-    step(p, PLAN_CHOOSE, index_q, chosen, PLAN_NONE)->choose.weights = weights;
-    s = step(p, PLAN_ATTENTION, q, att, PLAN_NONE);
+    plan_rig_step(p, PLAN_CHOOSE, index_q, chosen, PLAN_NONE)->choose.weights = weights;
+    s = plan_rig_step(p, PLAN_ATTENTION, q, att, PLAN_NONE);
     s->scale = 0.3f;
     s->attention.chosen = chosen;
-    step(p, PLAN_GATHER, att, last, PLAN_NONE);
-    step(p, PLAN_LOGITS, last, PLAN_NONE, weight(p, output, V, H * LATENT));
+    plan_rig_step(p, PLAN_GATHER, att, last, PLAN_NONE);
+    plan_rig_step(p, PLAN_LOGITS, last, PLAN_NONE, plan_rig_weight(p, output, V, H * LATENT));
     struct err_info info = {0};
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;
 }
 
-static struct backend_model *open_model(const struct backend *backend, const struct plan *p, const char *cpu,
-                                        const char *type, int n_threads)
+static void compute(const struct backend *backend, struct backend_model *m, int from, int step, float *logits)
 {
-    struct backend_config cfg = {.cpu = cpu,
-                                 .k_type = type,
-                                 .high_precision = true,
-                                 .n_threads = n_threads,
-                                 .n_pages = PAGES,
-                                 .max_rows = ROWS,
-                                 .max_logits = ROWS};
-    struct backend_model *m = NULL;
-    struct err_info info = {0};
-    ck_assert_msg(backend->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    return m;
-}
-
-/* Logits of rows from `from` on, n at a time. */
-static void compute(const struct backend *backend, struct backend_model *m, int from, int n_most, float *logits)
-{
-    static const int32_t pages[PAGES] = {1, 0};
-    const int32_t *table = pages;
-    struct err_info info = {0};
-    for (; from < ROWS; from += n_most) {
-        int32_t tokens[ROWS], pos[ROWS], seq[ROWS] = {0}, rows[ROWS], n = MIN_OF(n_most, ROWS - from);
-        struct backend_row_stats stats[ROWS];
-        for (int32_t i = 0; i < n; i++) {
-            tokens[i] = (from + i) * (from + i) % V;
-            pos[i] = from + i;
-            rows[i] = i;
-        }
-        struct backend_batch b = {.n_rows = n,
-                                  .tokens = tokens,
-                                  .pos = pos,
-                                  .seq = seq,
-                                  .n_seqs = 1,
-                                  .page_tables = &table,
-                                  .n_logits = n,
-                                  .logit_rows = rows,
-                                  .logits = logits + (size_t)from * V,
-                                  .stats = stats};
-        ck_assert_msg(backend_compute(backend, m, &b, &info) == ERR_OK, "%s", info.text);
+    int32_t tokens[ROWS];
+    for (int32_t i = 0; i < ROWS; i++) {
+        tokens[i] = i * i % V;
     }
+    plan_rig_compute(backend, m, tokens, from, ROWS, step, V, logits);
 }
 
 /* Continues after the first page from a copy of it, in floats. */
@@ -155,7 +97,7 @@ static void expect_moved(const struct plan *p, struct backend_model *from, const
     float *page = mem_zalloc(backend_page_floats(p) * sizeof *page, MEM_GENERAL);
     ck_assert_ptr_nonnull(page);
     ck_assert_uint_eq(backend_page_floats(p), KV_PAGE_TOKENS * (LATENT + ROPE + INDEX));
-    struct backend_model *m = open_model(&backend_cpu, p, cpu, type, 1);
+    struct backend_model *m = plan_rig_open(&backend_cpu, p, cpu, type, 1, ROWS);
     const struct backend_page at = {.page = 1, .window = BACKEND_NO_PAGE};
     ck_assert_int_eq(backend_cpu.page_copy(from, at, BACKEND_FLOATS, page, false, &info), ERR_OK);
     ck_assert_int_eq(backend_cpu.page_copy(m, at, BACKEND_FLOATS, page, true, &info), ERR_OK);
@@ -180,7 +122,7 @@ START_TEST(chosen_positions_agree_with_the_reference)
     fill(to_weights, INDEX_HEADS * D, 0.3f);
     fill(output, V * H * LATENT, 0.1f);
     struct plan *p = make_plan();
-    struct backend_model *m = open_model(&backend_ref, p, NULL, NULL, 2);
+    struct backend_model *m = plan_rig_open(&backend_ref, p, NULL, NULL, 2, ROWS);
     compute(&backend_ref, m, 0, ROWS, want);
     compute(&backend_ref, m, 0, 5, got);
     ck_assert_int_eq(memcmp(got, want, sizeof got), 0);
@@ -190,7 +132,7 @@ START_TEST(chosen_positions_agree_with_the_reference)
         if (!kern_isa_is_there(isa)) {
             continue;
         }
-        m = open_model(&backend_cpu, p, name, types[_i], 1);
+        m = plan_rig_open(&backend_cpu, p, name, types[_i], 1, ROWS);
         compute(&backend_cpu, m, 0, ROWS, whole);
         for (int i = 0; i < ROWS * V; i++) {
             ck_assert_msg(fabsf(whole[i] - want[i]) < (_i == 0 ? 2e-3f : 2e-2f), "%s: logit %d: expected %g, found %g",
@@ -199,7 +141,7 @@ START_TEST(chosen_positions_agree_with_the_reference)
         expect_moved(p, m, name, types[_i], whole);
         backend_cpu.close(&m);
         for (size_t k = 0; k < ARRAY_LEN(splits); k++) {
-            m = open_model(&backend_cpu, p, name, types[_i], splits[k][0]);
+            m = plan_rig_open(&backend_cpu, p, name, types[_i], splits[k][0], ROWS);
             memset(got, 0, sizeof got);
             compute(&backend_cpu, m, 0, splits[k][1], got);
             ck_assert_msg(memcmp(got, whole, sizeof got) == 0, "%s: other bits with %d threads, %d rows at a time",
